@@ -1,0 +1,1 @@
+//! The training programs of memtrack live beside this file, one folder each.

@@ -1,0 +1,333 @@
+//! Where bytes come from.
+//!
+//! Here live the [`Device`] trait and its three implementations: *host* ([`Host`]: real bytes in host memory, the
+//! default), *simulated* ([`Simulated`]: no bytes, everything scripted, for tests and replay) and *cuda*
+//! (`Cuda`: cudarc's driver API, loaded at run time). No caching, no statistics and no policy may live here: a device
+//! hands out whole segments and events, and says what the hardware has.
+
+// mod auto;
+// #[cfg(feature = "cuda")]
+// mod cuda;
+mod error;
+// mod host;
+// mod simulated;
+
+use std::any::Any;
+use std::fmt;
+
+// pub use auto::{DeviceChoice, ParseDeviceChoiceError, auto};
+// #[cfg(feature = "cuda")]
+// pub use cuda::{Cuda, CudaUnavailable};
+pub use error::DeviceError;
+// pub use host::Host;
+// pub use simulated::{Simulated, SimulatedBuilder};
+
+/// A device's stream, by its handle as an unsigned number.
+///
+/// Streams are ordered by that number, as PyTorch orders its pools. On *host* and *simulated* devices any number
+/// names a stream; on *cuda* a stream is registered first, which keeps it alive and its handle unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Stream(pub u64);
+
+impl Stream {
+    /// The default stream, handle 0.
+    pub const DEFAULT: Self = Self(0);
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {:#x}", self.0)
+    }
+}
+
+/// Total and free memory as the device itself reports it, other processes' use included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes nobody has taken.
+    pub free_bytes: u64,
+    /// Bytes the device has.
+    pub total_bytes: u64,
+}
+
+/// The 16 bytes that identify a device across CUDA and NVML, whatever either numbers first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceUuid(pub [u8; 16]);
+
+impl fmt::Display for DeviceUuid {
+    /// As NVML writes it, without the `GPU-` or `MIG-` in front: `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a device sits on the PCI bus; the second way to find it in NVML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PciAddress {
+    /// PCI domain.
+    pub domain: u32,
+    /// PCI bus.
+    pub bus: u32,
+    /// PCI device.
+    pub device: u32,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}:{:02x}:{:02x}.0", self.domain, self.bus, self.device)
+    }
+}
+
+/// Which implementation a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// Host memory.
+    Host,
+    /// No memory at all, scripted answers.
+    Simulated,
+    /// An NVIDIA GPU through the CUDA driver.
+    Cuda,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Simulated => "simulated",
+            Self::Cuda => "cuda",
+        })
+    }
+}
+
+/// A point in a stream's work, made by [`Device::record_event`] and given back by [`Device::release_event`].
+///
+/// It can be neither copied nor made by hand, so an event is released once at most.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Event(u64);
+
+impl Event {
+    /// Names an event of a device implemented outside this crate.
+    pub fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number given to [`from_raw`](Self::from_raw).
+    pub fn raw(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What a caching allocator needs of a device.
+///
+/// All methods may be called from any thread. None is called while a lock is held that a caller's own code could want,
+/// and none may call back into memtrack.
+pub trait Device: fmt::Debug + Send + Sync + 'static {
+    /// Which implementation this is.
+    fn kind(&self) -> DeviceKind;
+
+    /// A short stable name: `host`, `simulated`, `cuda:0`.
+    fn name(&self) -> &str;
+
+    /// What a person calls it: `NVIDIA H200`, `host memory`.
+    fn model(&self) -> &str;
+
+    /// The UUID, if it has one.
+    fn uuid(&self) -> Option<DeviceUuid> {
+        None
+    }
+
+    /// The PCI address, if it has one.
+    fn pci_address(&self) -> Option<PciAddress> {
+        None
+    }
+
+    /// Total bytes; constant over the device's life.
+    fn total_bytes(&self) -> u64;
+
+    /// Total and free bytes now (on cuda `cuMemGetInfo`, about 5 µs).
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses.
+    fn memory(&self) -> Result<DeviceMemory, DeviceError>;
+
+    /// Takes a segment of exactly `bytes` bytes and returns its address, a multiple of 512.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`] when the device has no room (not sticky: the next call may succeed);
+    /// [`DeviceError::InvalidSize`] for zero; anything else is a failure of the driver.
+    fn allocate(&self, bytes: u64) -> Result<u64, DeviceError>;
+
+    /// Gives a segment back, whole.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::InvalidAddress`] when `address` is not a segment of this device with this size.
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// The virtual memory calls, if the device has them.
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
+
+    /// Marks the present end of the stream's work.
+    ///
+    /// # Errors
+    ///
+    /// An unknown stream, or a failure of the driver.
+    fn record_event(&self, stream: Stream) -> Result<Event, DeviceError>;
+
+    /// Whether the work before the event is done. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver, also of earlier work.
+    fn query_event(&self, event: &Event) -> Result<bool, DeviceError>;
+
+    /// Waits on this thread until the work before the event is done.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver, also of earlier work.
+    fn wait_event(&self, event: &Event) -> Result<(), DeviceError>;
+
+    /// Gives the event back for reuse.
+    fn release_event(&self, event: Event);
+
+    /// Lets later work of `stream` wait for the event, without waiting on this thread.
+    ///
+    /// # Errors
+    ///
+    /// An unknown stream, or a failure of the driver.
+    fn stream_wait_event(&self, stream: Stream, event: &Event) -> Result<(), DeviceError>;
+
+    /// Waits on this thread until the stream has no work left.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver, also of earlier work.
+    fn synchronize_stream(&self, stream: Stream) -> Result<(), DeviceError>;
+
+    /// Waits on this thread until the device has no work left.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver, also of earlier work.
+    fn synchronize(&self) -> Result<(), DeviceError>;
+
+    /// Copies host bytes to the device in stream order; `source` may be reused when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::NoBytes`] on a simulated device; an unknown stream; a failure of the driver.
+    ///
+    /// # Safety
+    ///
+    /// The range at `address` lies in a live segment of this device, and nobody else reads or writes it meanwhile,
+    /// save work ordered by the stream.
+    unsafe fn write(&self, address: u64, source: &[u8], stream: Stream) -> Result<(), DeviceError>;
+
+    /// Copies device bytes to the host in stream order and waits for them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    ///
+    /// # Safety
+    ///
+    /// The range at `address` lies in a live segment of this device, and nobody else writes it meanwhile, save work
+    /// ordered by the stream.
+    unsafe fn read(&self, address: u64, target: &mut [u8], stream: Stream) -> Result<(), DeviceError>;
+
+    /// Copies between two ranges of this device in stream order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    ///
+    /// # Safety
+    ///
+    /// Both ranges lie in live segments of this device and do not overlap; nobody else writes either or reads the
+    /// target meanwhile, save work ordered by the stream.
+    unsafe fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<(), DeviceError>;
+
+    /// Sets every byte of the range to `value` in stream order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write).
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Result<(), DeviceError>;
+
+    /// For those who need the implementation behind the trait.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A piece of physical memory that can be mapped into a reserved range, possibly at two places at once.
+#[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
+pub struct PhysicalMemory {
+    /// The driver's handle.
+    pub handle: u64,
+    /// Its size, a multiple of the granularity.
+    pub bytes: u64,
+}
+
+/// Address ranges and physical pages, apart. All sizes and addresses are multiples of [`granularity_bytes`].
+///
+/// [`granularity_bytes`]: Self::granularity_bytes
+pub trait VirtualMemory {
+    /// The smallest piece (2 MiB on today's GPUs).
+    fn granularity_bytes(&self) -> u64;
+
+    /// Takes an address range without memory behind it.
+    ///
+    /// # Errors
+    ///
+    /// A size that is zero or no multiple of the granularity; a failure of the driver.
+    fn reserve(&self, bytes: u64) -> Result<u64, DeviceError>;
+
+    /// Gives a range back; nothing may be mapped in it.
+    ///
+    /// # Errors
+    ///
+    /// A range that was not reserved so, or still has memory mapped in it.
+    fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+
+    /// Takes physical memory.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::OutOfMemory`] when there is none; a bad size; a failure of the driver.
+    fn create(&self, bytes: u64) -> Result<PhysicalMemory, DeviceError>;
+
+    /// Gives physical memory back; it goes when its last mapping goes.
+    ///
+    /// # Errors
+    ///
+    /// A handle this device did not make or already released.
+    fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError>;
+
+    /// Puts physical memory behind `address` and makes it readable and writable.
+    ///
+    /// # Errors
+    ///
+    /// An address outside a reservation or already mapped; a failure of the driver.
+    fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError>;
+
+    /// Takes the memory away from behind a range mapped in whole pieces.
+    ///
+    /// # Errors
+    ///
+    /// A range that is not mapped, or cuts a piece.
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+}

@@ -1,0 +1,1 @@
+//! Helpers that several of memtrack's integration tests use.

@@ -9,8 +9,8 @@
 // #[cfg(feature = "cuda")]
 // mod cuda;
 mod error;
-// mod host;
-// mod simulated;
+mod host;
+mod simulated;
 
 use std::any::Any;
 use std::fmt;
@@ -19,8 +19,8 @@ use std::fmt;
 // #[cfg(feature = "cuda")]
 // pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
-// pub use host::Host;
-// pub use simulated::{Simulated, SimulatedBuilder};
+pub use host::Host;
+pub use simulated::{Fault, Operation, Simulated, SimulatedBuilder};
 
 /// A device's stream, by its handle as an unsigned number.
 ///

@@ -1,0 +1,207 @@
+//! Host memory as a device: real bytes, a capacity that can be set, nothing asynchronous.
+//!
+//! It is the default everywhere, so that a training loop and its memory behaviour can be tried on any machine. A capacity
+//! below the machine's memory makes an out of memory happen on purpose.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream};
+use crate::units::GIB;
+
+/// Segments start at multiples of this, so that every block, a multiple of 512 bytes into its segment, does too.
+const ALIGNMENT_BYTES: usize = 512;
+
+/// Host memory with a capacity.
+///
+/// Streams are accepted by any number and are always idle: work on the host is done when the call returns.
+#[derive(Debug)]
+pub struct Host {
+    capacity_bytes: u64,
+    segments: Mutex<Segments>,
+}
+
+#[derive(Debug, Default)]
+struct Segments {
+    used_bytes: u64,
+    /// Live segments by address.
+    layouts: BTreeMap<u64, Layout>,
+}
+
+impl Host {
+    /// As much as the machine has.
+    pub fn new() -> Self {
+        Self::with_capacity(physical_memory_bytes())
+    }
+
+    /// A device that refuses to hand out more than `capacity_bytes` at a time.
+    pub fn with_capacity(capacity_bytes: u64) -> Self {
+        Self { capacity_bytes, segments: Mutex::new(Segments::default()) }
+    }
+
+    fn segments(&self) -> MutexGuard<'_, Segments> {
+        // The table is only touched by code that cannot panic half-way, so a poisoned lock still guards a whole table.
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn out_of_memory(&self, requested_bytes: u64) -> DeviceError {
+        DeviceError::OutOfMemory { device: self.name().to_owned(), requested_bytes }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the operating system says the machine has; 16 GiB where it does not say.
+fn physical_memory_bytes() -> u64 {
+    let from_proc = || {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kibibytes.checked_mul(1024)
+    };
+    from_proc().unwrap_or(16 * GIB)
+}
+
+impl Device for Host {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Host
+    }
+
+    fn name(&self) -> &str {
+        "host"
+    }
+
+    fn model(&self) -> &str {
+        "host memory"
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    fn memory(&self) -> Result<DeviceMemory, DeviceError> {
+        let used_bytes = self.segments().used_bytes;
+        Ok(DeviceMemory { free_bytes: self.capacity_bytes - used_bytes, total_bytes: self.capacity_bytes })
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<u64, DeviceError> {
+        if bytes == 0 {
+            let reason = "a segment has at least one byte";
+            return Err(DeviceError::InvalidSize { device: self.name().to_owned(), bytes, reason });
+        }
+        let mut segments = self.segments();
+        let fits = bytes <= self.capacity_bytes - segments.used_bytes;
+        let layout = usize::try_from(bytes).ok().and_then(|size| Layout::from_size_align(size, ALIGNMENT_BYTES).ok());
+        let Some(layout) = layout.filter(|_| fits) else {
+            return Err(self.out_of_memory(bytes));
+        };
+        // Zeroed, so that every byte ever lent out as a slice is initialised; the pages still come lazily.
+        // SAFETY: the layout has a size of at least one byte, checked above.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        if pointer.is_null() {
+            return Err(self.out_of_memory(bytes));
+        }
+        let address = pointer.expose_provenance() as u64;
+        segments.used_bytes += bytes;
+        segments.layouts.insert(address, layout);
+        Ok(address)
+    }
+
+    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        let mut segments = self.segments();
+        let layout = match segments.layouts.get(&address) {
+            Some(layout) if layout.size() as u64 == bytes => *layout,
+            found => {
+                let reason = if found.is_some() {
+                    "a segment is released whole, with the size it was allocated with"
+                } else {
+                    "not the start of a live segment"
+                };
+                return Err(DeviceError::InvalidAddress { device: self.name().to_owned(), address, reason });
+            }
+        };
+        segments.layouts.remove(&address);
+        segments.used_bytes -= bytes;
+        drop(segments);
+        // SAFETY: the pointer came from `alloc_zeroed` with this layout and has just been taken out of the table, so
+        // nobody else can release it.
+        unsafe { dealloc(pointer_to(address), layout) };
+        Ok(())
+    }
+
+    fn record_event(&self, _stream: Stream) -> Result<Event, DeviceError> {
+        Ok(Event::from_raw(0))
+    }
+
+    fn query_event(&self, _event: &Event) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn wait_event(&self, _event: &Event) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn release_event(&self, _event: Event) {}
+
+    fn stream_wait_event(&self, _stream: Stream, _event: &Event) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn synchronize_stream(&self, _stream: Stream) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    unsafe fn write(&self, address: u64, source: &[u8], _stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises a live range that nobody else touches; the source is a borrowed slice of its own.
+        unsafe { pointer_to(address).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        Ok(())
+    }
+
+    unsafe fn read(&self, address: u64, target: &mut [u8], _stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises a live range that nobody writes; the target is a borrowed slice of its own.
+        unsafe { pointer_to(address).copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        Ok(())
+    }
+
+    unsafe fn copy(&self, source: u64, target: u64, bytes: u64, _stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises two live ranges that do not overlap; both lie in memory, so `bytes` fits usize.
+        unsafe { pointer_to(source).copy_to_nonoverlapping(pointer_to(target), bytes as usize) };
+        Ok(())
+    }
+
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, _stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: the caller promises a live range that nobody else touches.
+        unsafe { pointer_to(address).write_bytes(value, bytes as usize) };
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The pointer behind an address that [`Host::allocate`] made, or an offset into its segment.
+pub(crate) fn pointer_to(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let segments = self.segments.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (address, layout) in std::mem::take(&mut segments.layouts) {
+            // SAFETY: each pointer came from `alloc_zeroed` with this layout and is still live; buffers hold their device
+            // alive, so none of them can reach it any more.
+            unsafe { dealloc(pointer_to(address), layout) };
+        }
+    }
+}

@@ -68,7 +68,8 @@ fn physical_memory_bytes() -> u64 {
     from_proc().unwrap_or(16 * GIB)
 }
 
-impl Device for Host {
+// SAFETY: segments come from the global allocator, aligned, and are given back only by `release` or `drop`.
+unsafe impl Device for Host {
     fn kind(&self) -> DeviceKind {
         DeviceKind::Host
     }

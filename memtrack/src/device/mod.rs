@@ -20,6 +20,7 @@ use std::fmt;
 // pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;
+pub(crate) use host::pointer_to;
 pub use simulated::{Fault, Operation, Simulated, SimulatedBuilder};
 
 /// A device's stream, by its handle as an unsigned number.
@@ -127,7 +128,17 @@ impl Event {
 ///
 /// All methods may be called from any thread. None is called while a lock is held that a caller's own code could want,
 /// and none may call back into memtrack.
-pub trait Device: fmt::Debug + Send + Sync + 'static {
+///
+/// # Safety
+///
+/// Buffers rely on the device for memory safety. An implementation promises that a segment from [`allocate`] overlaps no
+/// other live one, is a multiple of 512 in address, stays usable until [`release`] is called for it or the device is
+/// dropped, and that [`as_any`] returns `self`.
+///
+/// [`allocate`]: Self::allocate
+/// [`release`]: Self::release
+/// [`as_any`]: Self::as_any
+pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     /// Which implementation this is.
     fn kind(&self) -> DeviceKind;
 
@@ -175,6 +186,16 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The virtual memory calls, if the device has them.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
+    }
+
+    /// Whether the stream can be used with this device; asked before a stream's first allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::InvalidStream`] for an unknown stream.
+    fn check_stream(&self, stream: Stream) -> Result<(), DeviceError> {
+        let _ = stream;
+        Ok(())
     }
 
     /// Marks the present end of the stream's work.

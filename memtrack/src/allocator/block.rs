@@ -1,0 +1,118 @@
+//! Blocks: the pieces that segments are cut into, in a table by index.
+
+use crate::device::Stream;
+use crate::ledger::NO_OWNER;
+use crate::stats::PoolKind;
+
+/// A block's index in its shard's table.
+pub(crate) type BlockIndex = u32;
+
+/// No block.
+pub(crate) const NO_BLOCK: BlockIndex = BlockIndex::MAX;
+
+/// What a block is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockState {
+    /// In the free set of its pool.
+    Free,
+    /// Handed to the program.
+    Allocated,
+    /// Given back by the program, still in use by another stream.
+    PendingFree,
+}
+
+/// A piece of a segment. A block is *split* if it has a neighbour; one without is a whole segment.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    /// Rounded.
+    pub(crate) size_bytes: u64,
+    /// As asked for; stale while free.
+    pub(crate) requested_bytes: u64,
+    /// The pool's search count when the block became free, for the garbage collector's notion of age.
+    pub(crate) freed_at_search: u64,
+    /// The streams besides the block's own that use it. Nearly always empty, so it costs one word.
+    pub(crate) streams: Option<Box<Vec<Stream>>>,
+    /// Neighbours in the segment.
+    pub(crate) prev: BlockIndex,
+    pub(crate) next: BlockIndex,
+    /// The scope that allocated it.
+    pub(crate) owner: u32,
+    /// Events that must complete before the block is free.
+    pub(crate) event_count: u32,
+    pub(crate) pool: PoolKind,
+    pub(crate) state: BlockState,
+}
+
+impl Block {
+    /// A whole segment, not handed out yet.
+    pub(crate) fn segment(address: u64, size_bytes: u64, pool: PoolKind) -> Self {
+        Self {
+            address,
+            size_bytes,
+            requested_bytes: 0,
+            freed_at_search: 0,
+            streams: None,
+            prev: NO_BLOCK,
+            next: NO_BLOCK,
+            owner: NO_OWNER,
+            event_count: 0,
+            pool,
+            state: BlockState::Free,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_split(&self) -> bool {
+        self.prev != NO_BLOCK || self.next != NO_BLOCK
+    }
+}
+
+/// A shard's blocks. An index stays with its block until the block is merged away or its segment released.
+#[derive(Debug, Default)]
+pub(crate) struct BlockTable {
+    blocks: Vec<Block>,
+    vacant: Vec<BlockIndex>,
+}
+
+impl BlockTable {
+    pub(crate) fn insert(&mut self, block: Block) -> BlockIndex {
+        match self.vacant.pop() {
+            Some(index) => {
+                self[index] = block;
+                index
+            }
+            None => {
+                // A table of 2^32 blocks would need more host memory than a machine has before it needs the index.
+                let index = self.blocks.len() as BlockIndex;
+                self.blocks.push(block);
+                index
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, index: BlockIndex) {
+        self.vacant.push(index);
+    }
+
+    /// Blocks in use, in no order.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len() - self.vacant.len()
+    }
+}
+
+impl std::ops::Index<BlockIndex> for BlockTable {
+    type Output = Block;
+
+    #[inline]
+    fn index(&self, index: BlockIndex) -> &Block {
+        &self.blocks[index as usize]
+    }
+}
+
+impl std::ops::IndexMut<BlockIndex> for BlockTable {
+    #[inline]
+    fn index_mut(&mut self, index: BlockIndex) -> &mut Block {
+        &mut self.blocks[index as usize]
+    }
+}

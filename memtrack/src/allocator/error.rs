@@ -1,0 +1,141 @@
+//! Why an allocation was refused.
+
+use crate::device::{DeviceError, Stream};
+use crate::units::Bytes;
+
+/// Why an allocator did not do as asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocationError {
+    /// No memory for it, also after giving cached memory back.
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
+    /// A size of 2^60 bytes or more: a mistake in the program, not a full device.
+    #[error("tried to allocate {requested_bytes} bytes, more than any device has (the limit is 2^60 bytes)")]
+    TooLarge {
+        /// As asked for; [`u64::MAX`] when the element count times the element size is larger than that.
+        requested_bytes: u64,
+    },
+    /// A share of the device's memory that is not from 0 to 1.
+    #[error("a memory fraction of {fraction} is invalid; write a number from 0 to 1")]
+    InvalidFraction {
+        /// As given.
+        fraction: f64,
+    },
+    /// An address that this allocator did not hand out, or has taken back.
+    #[error("invalid device pointer: {address:#x} is not the start of an allocation of this allocator")]
+    InvalidPointer {
+        /// As given.
+        address: u64,
+    },
+    /// Two buffers, or a buffer and a slice, whose lengths differ.
+    #[error("cannot copy {source_len} elements into a buffer of {target_len}; the lengths must be equal")]
+    LengthMismatch {
+        /// Elements given.
+        source_len: usize,
+        /// Elements there is room for.
+        target_len: usize,
+    },
+    /// The device does not offer this access to its bytes.
+    #[error("{device} memory cannot be {access}; {advice}")]
+    NoAccess {
+        /// The device's name.
+        device: String,
+        /// What was tried.
+        access: &'static str,
+        /// What to use instead.
+        advice: &'static str,
+    },
+    /// All handles of the buffer's allocator are gone.
+    #[error("the buffer's allocator has been dropped; keep a handle of it to allocate more")]
+    AllocatorDropped,
+    /// The device refused or failed otherwise.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Who refused the last attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The device has no room.
+    Device,
+    /// The allocator's own limit, set by a memory fraction.
+    Limit,
+}
+
+/// An out of memory with its numbers. All sizes are bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutOfMemory {
+    /// The device's name.
+    pub device: String,
+    /// The stream of the request.
+    pub stream: Stream,
+    /// As asked for.
+    pub requested_bytes: u64,
+    /// What the device was asked for: the segment that the request would have opened.
+    pub segment_bytes: u64,
+    /// Who refused.
+    pub refused_by: Refusal,
+    /// Handed to the program at that moment, rounded.
+    pub allocated_bytes: u64,
+    /// Taken from the device at that moment.
+    pub reserved_bytes: u64,
+    /// The largest free block of any stream; larger than the request means that it lies on another stream.
+    pub largest_free_block_bytes: u64,
+    /// Free on the device, `None` when it did not say.
+    pub device_free_bytes: Option<u64>,
+    /// What the device has.
+    pub device_total_bytes: u64,
+    /// The allocator's limit, `None` without one.
+    pub limit_bytes: Option<u64>,
+    /// Cached memory that was given back to the device on the way, in vain.
+    pub returned_bytes: u64,
+    /// The phase the requesting thread was in.
+    pub phase: Option<&'static str>,
+}
+
+impl std::error::Error for OutOfMemory {}
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = Bytes::unsigned;
+        write!(
+            f,
+            "out of memory on {}: tried to allocate {} ({} bytes), which needs a segment of {}; ",
+            self.device,
+            size(self.requested_bytes),
+            self.requested_bytes,
+            size(self.segment_bytes)
+        )?;
+        match self.refused_by {
+            Refusal::Device => f.write_str("the device has no room")?,
+            Refusal::Limit => f.write_str("the memory fraction allows no more")?,
+        }
+        write!(f, ". {} has a total capacity of {}", self.device, size(self.device_total_bytes))?;
+        match self.device_free_bytes {
+            Some(free_bytes) => write!(f, " of which {} is free", size(free_bytes))?,
+            None => f.write_str(" (how much of it is free is unknown)")?,
+        }
+        if let Some(limit_bytes) = self.limit_bytes {
+            write!(f, "; {} allowed", size(limit_bytes))?;
+        }
+        let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
+        write!(
+            f,
+            ". Of {} reserved, {} is allocated and {} is cached, the largest free block being {}",
+            size(self.reserved_bytes),
+            size(self.allocated_bytes),
+            size(cached_bytes),
+            size(self.largest_free_block_bytes)
+        )?;
+        if self.returned_bytes > 0 {
+            write!(f, "; {} of cached memory was given back first, in vain", size(self.returned_bytes))?;
+        }
+        if let Some(phase) = self.phase {
+            write!(f, " (phase {phase})")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! What an allocator says through `tracing`: a retry is a warning, an out of memory an error, inside the current span.
+//!
+//! Sizes are bytes as `i64`, since exporters turn unsigned numbers into text. No lock is held while these run.
+
+use super::error::OutOfMemory;
+use super::inner::Inner;
+use super::reclaim::Retry;
+use crate::device::Stream;
+
+/// For fields: signed, and at most 2^63 - 1.
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+pub(super) fn log_retry(inner: &Inner, stream: Stream, retry: &Retry) {
+    tracing::warn!(
+        target: "memtrack::alloc_retry",
+        {
+            mem.device = inner.device.name(),
+            stream = stream.0 as i64,
+            requested_bytes = signed(retry.requested_bytes),
+            segment_bytes = signed(retry.segment_bytes),
+            returned_bytes = signed(retry.returned_bytes),
+            took_us = signed(retry.took.as_micros().try_into().unwrap_or(u64::MAX)),
+            outcome = if retry.served { "served" } else { "failed" },
+        },
+        "allocation retried after giving cached memory back"
+
+    );
+}
+
+pub(super) fn log_out_of_memory(error: &OutOfMemory) {
+    tracing::error!(
+        target: "memtrack::oom",
+        {
+            mem.device = error.device.as_str(),
+            mem.phase = error.phase,
+            stream = error.stream.0 as i64,
+            requested_bytes = signed(error.requested_bytes),
+            segment_bytes = signed(error.segment_bytes),
+            allocated_bytes = signed(error.allocated_bytes),
+            reserved_bytes = signed(error.reserved_bytes),
+            largest_free_block_bytes = signed(error.largest_free_block_bytes),
+            device_free_bytes = error.device_free_bytes.map(signed),
+            device_total_bytes = signed(error.device_total_bytes),
+            limit_bytes = error.limit_bytes.map(signed),
+            returned_bytes = signed(error.returned_bytes),
+        },
+        "{error}"
+
+    );
+}

@@ -1,0 +1,207 @@
+//! The caching allocator: policy and books, no driver call of its own.
+//!
+//! Segments are taken from a [`Device`](crate::device::Device), cut into blocks, and kept for reuse when the program gives
+//! blocks back. The rules are those of PyTorch 2.11's native allocator. What a device is and how memory is measured by
+//! scopes and phases lives elsewhere.
+
+mod block;
+mod config;
+mod error;
+mod events;
+mod free_set;
+mod inner;
+mod pending;
+mod pools;
+mod reclaim;
+mod rounding;
+mod shard;
+
+use std::sync::Arc;
+
+pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError};
+pub use error::{AllocationError, OutOfMemory, Refusal};
+pub(crate) use inner::Inner;
+pub use rounding::RoundupDivisions;
+pub(crate) use shard::{Lease, Shard};
+
+use crate::device::{Device, DeviceError, Stream};
+use crate::stats::MemoryStats;
+use crate::sync::lock;
+
+/// A caching allocator on one device. Cloning gives another handle to the same allocator.
+///
+/// Thread-safe; threads on different streams do not wait for each other on the cached path, save for the statistics. A
+/// cached allocation and its free take two locks each.
+///
+/// ```
+/// use std::sync::Arc;
+/// use memtrack::{Buffer, CachingAllocator, device::Host};
+///
+/// let allocator = CachingAllocator::new(Arc::new(Host::with_capacity(64 << 20)));
+/// let buffer = Buffer::<f32>::zeros(&allocator, 1000)?;
+/// assert_eq!(allocator.memory_stats().allocated_bytes.all.current, 4096);
+/// drop(buffer);
+/// assert_eq!(allocator.memory_stats().allocated_bytes.all.current, 0);
+/// assert_eq!(allocator.memory_stats().reserved_bytes.all.current, 2 << 20);
+/// # Ok::<(), memtrack::AllocationError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CachingAllocator {
+    handle: Arc<Handle>,
+}
+
+/// Shared by the public handles; the last one to go gives cached memory back.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    inner: Arc<Inner>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inner.shut_down();
+    }
+}
+
+impl CachingAllocator {
+    /// An allocator with PyTorch's default configuration.
+    pub fn new(device: Arc<dyn Device>) -> Self {
+        Self::with_config(device, Config::default())
+    }
+
+    /// An allocator with a configuration.
+    pub fn with_config(device: Arc<dyn Device>, config: Config) -> Self {
+        Inner::new(device, config).into_allocator()
+    }
+
+    /// An allocator configured by the environment variable `MEMTRACK_ALLOC_CONF`, by default when it is not set.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvironmentError`] when the variable's text is malformed.
+    pub fn from_env(device: Arc<dyn Device>) -> Result<Self, EnvironmentError> {
+        Ok(Self::with_config(device, Config::from_env()?))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.handle.inner
+    }
+
+    /// The device whose memory this hands out.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.inner().device
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &Config {
+        &self.inner().config
+    }
+
+    /// Whether both are handles of one allocator.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.inner(), other.inner())
+    }
+
+    /// A block of at least `bytes` bytes as a bare address; zero bytes give address 0, which needs no free.
+    ///
+    /// [`Buffer`](crate::Buffer) is the safer way and needs no table look-up.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`], or a failure of the device.
+    pub fn allocate_raw(&self, bytes: u64, stream: Stream) -> Result<u64, AllocationError> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let lease = self.inner().allocate(bytes, stream)?;
+        Ok(self.inner().hold_raw(lease))
+    }
+
+    /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::InvalidPointer`] when the address is not one; nothing is changed then.
+    pub fn free_raw(&self, address: u64) -> Result<(), AllocationError> {
+        if address == 0 { Ok(()) } else { self.inner().free_raw(address) }
+    }
+
+    /// Says that `stream` uses the block at `address` too: it is reused only when that stream's work up to the free is
+    /// done. Its own stream is ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::InvalidPointer`], or an unknown stream.
+    pub fn record_stream_raw(&self, address: u64, stream: Stream) -> Result<(), AllocationError> {
+        self.device().check_stream(stream)?;
+        self.inner().with_raw(address, |lease| lease.record_stream(stream))
+    }
+
+    /// All counters. One lock, about a kilobyte copied.
+    pub fn memory_stats(&self) -> MemoryStats {
+        *self.inner().ledger().stats()
+    }
+
+    /// Bytes handed to the program now, rounded.
+    pub fn memory_allocated(&self) -> i64 {
+        self.inner().ledger().stats().allocated_bytes.all.current
+    }
+
+    /// The most bytes handed to the program since the start or the last [`reset_peak_memory_stats`].
+    ///
+    /// [`reset_peak_memory_stats`]: Self::reset_peak_memory_stats
+    pub fn max_memory_allocated(&self) -> i64 {
+        self.inner().ledger().stats().allocated_bytes.all.peak
+    }
+
+    /// Bytes taken from the device now.
+    pub fn memory_reserved(&self) -> i64 {
+        self.inner().ledger().stats().reserved_bytes.all.current
+    }
+
+    /// The most bytes taken from the device since the start or the last reset of peaks.
+    pub fn max_memory_reserved(&self) -> i64 {
+        self.inner().ledger().stats().reserved_bytes.all.peak
+    }
+
+    /// Sets every peak to the value now. Scopes, phases and epochs do not depend on it.
+    pub fn reset_peak_memory_stats(&self) {
+        self.inner().ledger().reset_peak();
+    }
+
+    /// Sets every accumulated counter, and the counts of retries, OOMs and device calls, to zero.
+    pub fn reset_accumulated_memory_stats(&self) {
+        self.inner().ledger().reset_accumulated();
+    }
+
+    /// Gives all cached segments that are wholly free back to the device, after waiting for streams that still use
+    /// freed blocks. Blocks in use keep their segments.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device; segments not given back by then stay cached.
+    pub fn empty_cache(&self) -> Result<(), DeviceError> {
+        let inner = self.inner();
+        let mut growth = lock(&inner.growth);
+        inner.synchronize_pending()?;
+        inner.release_cached(&mut growth)
+    }
+
+    /// Limits what is taken from the device to a share of its total memory; 1 removes the limit. Only growth is limited:
+    /// cached memory can be reused, and what is reserved already stays.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::InvalidFraction`] unless `0 <= fraction <= 1`.
+    pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), AllocationError> {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(AllocationError::InvalidFraction { fraction });
+        }
+        self.inner().set_fraction(fraction);
+        Ok(())
+    }
+
+    /// The limit in bytes, `None` without one.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        lock(&self.inner().growth).limit_bytes
+    }
+}

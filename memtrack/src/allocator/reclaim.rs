@@ -1,0 +1,280 @@
+//! The path of an allocation that finds no cached block: grow, and when that fails give back and try again.
+
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::block::BlockIndex;
+use super::error::{AllocationError, OutOfMemory, Refusal};
+use super::events;
+use super::free_set::FreeBlock;
+use super::inner::{Growth, Inner};
+use super::pools::StreamPools;
+use super::shard::{Lease, Shard};
+use crate::context;
+use crate::device::DeviceError;
+use crate::stats::PoolKind;
+use crate::sync::lock;
+
+/// What giving cached memory back and asking again came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Retry {
+    pub(super) requested_bytes: u64,
+    pub(super) segment_bytes: u64,
+    /// Given back to the device.
+    pub(super) returned_bytes: u64,
+    pub(super) took: Duration,
+    pub(super) served: bool,
+}
+
+/// One request on its way through the slow path.
+struct Request<'a> {
+    shard: &'a Arc<Shard>,
+    size_bytes: u64,
+    requested_bytes: u64,
+    pool: PoolKind,
+    segment_bytes: u64,
+}
+
+impl Inner {
+    /// Serves a request that no cached block fits, in PyTorch's order of attempts.
+    #[cold]
+    pub(super) fn grow(
+        &self,
+        shard: &Arc<Shard>,
+        size_bytes: u64,
+        requested_bytes: u64,
+    ) -> Result<Lease, AllocationError> {
+        let request = Request {
+            shard,
+            size_bytes,
+            requested_bytes,
+            pool: self.rules.pool(size_bytes),
+            segment_bytes: self.rules.segment_size(size_bytes),
+        };
+        let mut retry = None;
+        let outcome = self.attempts(&request, &mut retry);
+        // Both logged here, where no lock is held: a subscriber may ask for statistics.
+        if let Some(retry) = &retry {
+            events::log_retry(self, shard.stream, retry);
+        }
+        if let Err(AllocationError::OutOfMemory(error)) = &outcome {
+            events::log_out_of_memory(error);
+        }
+        outcome
+    }
+
+    fn attempts(&self, request: &Request<'_>, retry: &mut Option<Retry>) -> Result<Lease, AllocationError> {
+        let Request { shard, size_bytes, requested_bytes, segment_bytes, .. } = *request;
+        let mut growth = lock(&self.growth);
+        // Whoever held the lock may have freed or brought in what fits; so may any other thread since the search.
+        if let Some(lease) = shard.serve_cached(size_bytes, requested_bytes) {
+            return Ok(lease);
+        }
+        self.collect_garbage(&mut growth)?;
+        if let Ok(lease) = self.take_segment(&mut growth, request)? {
+            return Ok(lease);
+        }
+        if self.release_oversize(&mut growth, request)? {
+            if let Ok(lease) = self.take_segment(&mut growth, request)? {
+                return Ok(lease);
+            }
+        }
+
+        let started = Instant::now();
+        let reserved_bytes = growth.reserved_bytes;
+        self.synchronize_pending()?;
+        self.release_cached(&mut growth)?;
+        let returned_bytes = reserved_bytes - growth.reserved_bytes;
+        self.ledger().retried(context::current(self.id));
+        let mut outcome = self.take_segment(&mut growth, request)?;
+        if outcome.is_err() {
+            // The wait may have freed a block inside a segment that could not be given back. PyTorch does not look and
+            // reports an out of memory that the same call a moment later would not meet.
+            outcome = shard.serve_cached(size_bytes, requested_bytes).ok_or(()).or(outcome);
+        }
+        let served = outcome.is_ok();
+        *retry = Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
+        outcome.map_err(|refused_by| {
+            let error = self.out_of_memory(&growth, request, refused_by, returned_bytes);
+            AllocationError::OutOfMemory(Box::new(error))
+        })
+    }
+
+    /// Asks the device for the request's segment. The inner error is a refusal that giving memory back may mend.
+    fn take_segment(&self, growth: &mut Growth, request: &Request<'_>) -> Result<Result<Lease, Refusal>, DeviceError> {
+        let Request { shard, size_bytes, requested_bytes, pool, segment_bytes } = *request;
+        if growth.limit_bytes.is_some_and(|limit| growth.reserved_bytes.saturating_add(segment_bytes) > limit) {
+            return Ok(Err(Refusal::Limit));
+        }
+        let address = match self.device.allocate(segment_bytes) {
+            Ok(address) => address,
+            Err(error) if error.is_out_of_memory() => return Ok(Err(Refusal::Device)),
+            Err(error) => return Err(error),
+        };
+        growth.reserved_bytes += segment_bytes;
+        let oversize = self.rules.is_oversize(segment_bytes);
+        self.ledger().segment_allocated(pool, segment_bytes as i64, oversize, context::current(self.id));
+        let mut pools = shard.pools();
+        let index = pools.add_segment(address, segment_bytes, pool);
+        Ok(Ok(shard.hand_out(&mut pools, index, size_bytes, requested_bytes)))
+    }
+
+    /// With a limit and a threshold: gives back large segments that have been free for long, the older half first, until
+    /// the threshold is met.
+    fn collect_garbage(&self, growth: &mut Growth) -> Result<(), DeviceError> {
+        let (Some(limit_bytes), Some(threshold)) = (growth.limit_bytes, self.config.garbage_collection_threshold)
+        else {
+            return Ok(());
+        };
+        let threshold_bytes = (threshold * limit_bytes as f64) as u64;
+        if growth.reserved_bytes <= threshold_bytes {
+            return Ok(());
+        }
+        let target_bytes = growth.reserved_bytes - threshold_bytes;
+        let now = self.search_count(PoolKind::Large);
+        let shards = self.shards();
+        let age = |pools: &StreamPools, index: BlockIndex| now - pools.blocks[index].freed_at_search;
+        let (mut total_age, mut block_count) = (0_u64, 0_u64);
+        for shard in &shards {
+            let pools = shard.pools();
+            for free in pools.whole_free(PoolKind::Large) {
+                total_age += age(&pools, free.index);
+                block_count += 1;
+            }
+        }
+        let mut reclaimed_bytes = 0;
+        let mut freed_some = true;
+        while reclaimed_bytes < target_bytes && freed_some && block_count > 0 {
+            freed_some = false;
+            let limit_age = total_age as f64 / block_count as f64;
+            for shard in &shards {
+                let mut pools = shard.pools();
+                for free in pools.whole_free(PoolKind::Large) {
+                    let age = age(&pools, free.index);
+                    if age as f64 >= limit_age {
+                        self.release_segment(growth, &mut pools, PoolKind::Large, free)?;
+                        freed_some = true;
+                        reclaimed_bytes += free.size_bytes;
+                        total_age -= age;
+                        block_count -= 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// With a split limit: gives back oversize segments of the request's stream, enough for the request.
+    fn release_oversize(&self, growth: &mut Growth, request: &Request<'_>) -> Result<bool, DeviceError> {
+        let max_split_size_bytes = self.rules.max_split_size_bytes;
+        if max_split_size_bytes == u64::MAX {
+            return Ok(false);
+        }
+        let key_bytes = request.size_bytes.max(max_split_size_bytes);
+        let mut pools = request.shard.pools();
+        let pool = request.pool;
+        if let Some(fit) = pools.free(pool).best_fit(key_bytes) {
+            if !pools.blocks[fit.index].is_split() {
+                self.release_segment(growth, &mut pools, pool, fit)?;
+                return Ok(true);
+            }
+        }
+        let mut released_bytes = 0;
+        let mut position = FreeBlock { size_bytes: key_bytes, address: 0, index: 0 };
+        while released_bytes < key_bytes {
+            let Some(free) = pools.free(pool).before(&position) else { break };
+            if free.size_bytes < max_split_size_bytes {
+                break;
+            }
+            position = free;
+            // A block that is part of a segment in use cannot be given back (PyTorch does not check).
+            if !pools.blocks[free.index].is_split() {
+                self.release_segment(growth, &mut pools, pool, free)?;
+                released_bytes += free.size_bytes;
+            }
+        }
+        Ok(released_bytes >= key_bytes)
+    }
+
+    /// Waits for all streams that still use freed blocks.
+    pub(super) fn synchronize_pending(&self) -> Result<(), DeviceError> {
+        self.ledger().synchronized();
+        self.pending.wait(&*self.device)
+    }
+
+    /// Gives every whole free segment back: large ones first, streams in the order of their handles.
+    pub(super) fn release_cached(&self, growth: &mut Growth) -> Result<(), DeviceError> {
+        let shards = self.shards();
+        for pool in [PoolKind::Large, PoolKind::Small] {
+            for shard in &shards {
+                let mut pools = shard.pools();
+                for free in pools.whole_free(pool) {
+                    self.release_segment(growth, &mut pools, pool, free)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives one whole free segment back; it stays cached when the device refuses to take it.
+    fn release_segment(
+        &self,
+        growth: &mut Growth,
+        pools: &mut MutexGuard<'_, StreamPools>,
+        pool: PoolKind,
+        free: FreeBlock,
+    ) -> Result<(), DeviceError> {
+        self.device.release(free.address, free.size_bytes)?;
+        pools.take_out(pool, &free);
+        pools.remove_segment(free.index);
+        growth.reserved_bytes -= free.size_bytes;
+        let oversize = self.rules.is_oversize(free.size_bytes);
+        self.ledger().segment_released(pool, free.size_bytes as i64, oversize);
+        Ok(())
+    }
+
+    /// Gives one shard's whole free segments back, as far as the device takes them; nobody is left to hear of an error.
+    pub(super) fn release_segments_of(&self, shard: &Shard) {
+        let mut growth = lock(&self.growth);
+        let mut pools = shard.pools();
+        for pool in [PoolKind::Large, PoolKind::Small] {
+            for free in pools.whole_free(pool) {
+                if let Err(error) = self.release_segment(&mut growth, &mut pools, pool, free) {
+                    tracing::debug!(target: "memtrack::allocator", error = %error, "a segment was not given back");
+                }
+            }
+        }
+    }
+
+    fn out_of_memory(
+        &self,
+        growth: &Growth,
+        request: &Request<'_>,
+        refused_by: Refusal,
+        returned_bytes: u64,
+    ) -> OutOfMemory {
+        let context = context::current(self.id);
+        let largest_free_block_bytes =
+            self.shards().iter().map(|shard| shard.pools().largest_free_bytes()).max().unwrap_or(0);
+        let (allocated_bytes, phase) = {
+            let mut ledger = self.ledger();
+            ledger.out_of_memory(context);
+            (ledger.stats().allocated_bytes.all.current as u64, ledger.phase_name(context))
+        };
+        OutOfMemory {
+            device: self.device.name().to_owned(),
+            stream: request.shard.stream,
+            requested_bytes: request.requested_bytes,
+            segment_bytes: request.segment_bytes,
+            refused_by,
+            allocated_bytes,
+            reserved_bytes: growth.reserved_bytes,
+            largest_free_block_bytes,
+            device_free_bytes: self.device.memory().ok().map(|memory| memory.free_bytes),
+            device_total_bytes: self.device.total_bytes(),
+            limit_bytes: growth.limit_bytes,
+            returned_bytes,
+            phase,
+        }
+    }
+}

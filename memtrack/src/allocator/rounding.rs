@@ -1,0 +1,174 @@
+//! The sizes: what a request is rounded to, which pool serves it, how large a segment it opens, when a block is split.
+//!
+//! These are PyTorch 2.11's rules. Every decision uses the *rounded* size; only statistics and messages show the
+//! requested one.
+
+use super::config::Config;
+use crate::stats::PoolKind;
+use crate::units::MIB;
+
+/// The smallest block, and the multiple of all sizes.
+pub(crate) const MIN_BLOCK_BYTES: u64 = 512;
+/// Rounded sizes up to this come from the small pool.
+pub(crate) const SMALL_LIMIT_BYTES: u64 = MIB;
+/// Every segment of the small pool.
+const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
+/// Requests from here on get a segment of their own size.
+const MIN_LARGE_BYTES: u64 = 10 * MIB;
+/// The multiple of such segments.
+const LARGE_ROUNDING_BYTES: u64 = 2 * MIB;
+/// A large block keeps a rest of up to this.
+const LARGE_SPLIT_REST_BYTES: u64 = MIB;
+/// No device has more; PyTorch refuses the same.
+pub(crate) const REQUEST_LIMIT_BYTES: u64 = 1 << 60;
+
+/// Sizes from 1 MiB up, by power of two, that can be rounded differently.
+pub(crate) const INTERVAL_COUNT: usize = 16;
+
+/// For each power of two from 1 MiB up: into how many parts it is divided for rounding; 0 and 1 mean not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoundupDivisions([u32; INTERVAL_COUNT]);
+
+impl RoundupDivisions {
+    /// The same for every size; `None` for a number above 2^31.
+    pub(crate) fn uniform(divisions: u64) -> Option<Self> {
+        Self::from_table([divisions; INTERVAL_COUNT])
+    }
+
+    pub(crate) fn from_table(table: [u64; INTERVAL_COUNT]) -> Option<Self> {
+        let mut narrow = [0; INTERVAL_COUNT];
+        for (narrow, wide) in narrow.iter_mut().zip(table) {
+            *narrow = u32::try_from(wide).ok()?;
+        }
+        Some(Self(narrow))
+    }
+
+    /// The divisions for sizes from 1 MiB, 2 MiB, 4 MiB, … 32 GiB up; the first also serves all smaller sizes.
+    pub fn table(&self) -> [u32; INTERVAL_COUNT] {
+        self.0
+    }
+
+    #[inline]
+    fn for_size(&self, bytes: u64) -> u64 {
+        let index = bytes.ilog2().saturating_sub(MIB.ilog2()).min(INTERVAL_COUNT as u32 - 1);
+        u64::from(self.0[index as usize])
+    }
+}
+
+/// A configuration as the pools use it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SizeRules {
+    /// [`u64::MAX`] without a limit.
+    pub(crate) max_split_size_bytes: u64,
+    max_non_split_rounding_bytes: u64,
+    large_segment_size_bytes: u64,
+    divisions: Option<RoundupDivisions>,
+}
+
+impl SizeRules {
+    pub(crate) fn new(config: &Config) -> Self {
+        let divisions = config.roundup_power2_divisions;
+        Self {
+            max_split_size_bytes: config.max_split_size_bytes.unwrap_or(u64::MAX),
+            max_non_split_rounding_bytes: config.max_non_split_rounding_bytes,
+            large_segment_size_bytes: config.large_segment_size_bytes,
+            divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
+        }
+    }
+
+    /// The block size for a request below [`REQUEST_LIMIT_BYTES`].
+    #[inline]
+    pub(crate) fn round(&self, bytes: u64) -> u64 {
+        if bytes < MIN_BLOCK_BYTES {
+            return MIN_BLOCK_BYTES;
+        }
+        if let Some(divisions) = &self.divisions {
+            let divisions = divisions.for_size(bytes);
+            if divisions > 1 && bytes > MIN_BLOCK_BYTES * divisions {
+                let step = (1 << bytes.ilog2()) / divisions;
+                return bytes.next_multiple_of(step);
+            }
+        }
+        bytes.next_multiple_of(MIN_BLOCK_BYTES)
+    }
+
+    #[inline]
+    pub(crate) fn pool(&self, size_bytes: u64) -> PoolKind {
+        if size_bytes <= SMALL_LIMIT_BYTES { PoolKind::Small } else { PoolKind::Large }
+    }
+
+    /// The segment that a block of this size opens when no free block serves it.
+    pub(crate) fn segment_size(&self, size_bytes: u64) -> u64 {
+        if size_bytes <= SMALL_LIMIT_BYTES {
+            SMALL_SEGMENT_BYTES
+        } else if size_bytes < MIN_LARGE_BYTES {
+            self.large_segment_size_bytes
+        } else {
+            size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_oversize(&self, size_bytes: u64) -> bool {
+        size_bytes >= self.max_split_size_bytes
+    }
+
+    /// Whether the best fit may serve the request: never an oversize block to a smaller request, nor one much too large.
+    #[inline]
+    pub(crate) fn may_serve(&self, block_bytes: u64, size_bytes: u64) -> bool {
+        if size_bytes < self.max_split_size_bytes {
+            block_bytes < self.max_split_size_bytes
+        } else {
+            block_bytes < size_bytes.saturating_add(self.max_non_split_rounding_bytes)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn should_split(&self, pool: PoolKind, block_bytes: u64, size_bytes: u64) -> bool {
+        let rest_bytes = block_bytes - size_bytes;
+        match pool {
+            PoolKind::Small => rest_bytes >= MIN_BLOCK_BYTES,
+            PoolKind::Large => size_bytes < self.max_split_size_bytes && rest_bytes > LARGE_SPLIT_REST_BYTES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_rounded_as_measured_on_pytorch() {
+        let rows: [(u64, [u64; 5]); 10] = [
+            (1000, [1024; 5]),
+            (1025, [1536; 5]),
+            (3000, [3072; 5]),
+            (5000, [5120, 6144, 5120, 5120, 5120]),
+            (100_000, [100_352, 131_072, 114_688, 106_496, 100_352]),
+            (700_000, [700_416, 786_432, 786_432, 720_896, 704_512]),
+            (1_048_577, [1_049_088, 1_572_864, 1_310_720, 1_179_648, 1_064_960]),
+            (9 * MIB, [9 * MIB, 12 * MIB, 10 * MIB, 9 * MIB, 9 * MIB]),
+            (100 * MIB, [100 * MIB, 128 * MIB, 112 * MIB, 104 * MIB, 100 * MIB]),
+            (1000 * MIB, [1000 * MIB, 1024 * MIB, 1024 * MIB, 1024 * MIB, 1000 * MIB]),
+        ];
+        for (column, divisions) in [1, 2, 4, 8, 64].into_iter().enumerate() {
+            let config = format!("roundup_power2_divisions:{divisions}").parse().unwrap();
+            let rules = SizeRules::new(&config);
+            for (requested, expected) in rows {
+                assert_eq!(rules.round(requested), expected[column], "{requested} with {divisions} divisions");
+            }
+        }
+    }
+
+    #[test]
+    fn segments_follow_the_rounded_size() {
+        let rules = SizeRules::new(&Config::default());
+        assert_eq!(rules.segment_size(512), 2 * MIB);
+        assert_eq!(rules.segment_size(MIB), 2 * MIB);
+        assert_eq!(rules.segment_size(MIB + 512), 20 * MIB);
+        assert_eq!(rules.segment_size(10 * MIB - 512), 20 * MIB);
+        assert_eq!(rules.segment_size(rules.round(10 * MIB - 1)), 10 * MIB);
+        assert_eq!(rules.segment_size(25 * MIB), 26 * MIB);
+        assert!(!rules.should_split(PoolKind::Large, 26 * MIB, 25 * MIB), "a rest of exactly 1 MiB is kept");
+    }
+}

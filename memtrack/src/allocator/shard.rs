@@ -1,0 +1,161 @@
+//! One stream's pools behind their lock, and the lease of a block.
+//!
+//! Free blocks are never shared between streams, so each stream is a shard with a lock of its own; streams meet only at
+//! the ledger. Locks are taken in this order: growth, pending events, shard, ledger.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::block::{BlockIndex, BlockState};
+use super::inner::Inner;
+use super::pools::StreamPools;
+use crate::context;
+use crate::device::Stream;
+use crate::sync::lock;
+
+/// One stream's pools.
+///
+/// A shard keeps its allocator's books alive, and is kept alive by each block it handed out: buffers may outlive the
+/// last handle of their allocator.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) stream: Stream,
+    pools: Mutex<StreamPools>,
+}
+
+impl Shard {
+    pub(crate) fn new(inner: Arc<Inner>, stream: Stream) -> Self {
+        Self { inner, stream, pools: Mutex::new(StreamPools::default()) }
+    }
+
+    #[inline]
+    pub(crate) fn pools(&self) -> MutexGuard<'_, StreamPools> {
+        lock(&self.pools)
+    }
+
+    /// Serves a request from the free blocks, if one fits.
+    #[inline]
+    pub(crate) fn serve_cached(self: &Arc<Self>, size_bytes: u64, requested_bytes: u64) -> Option<Lease> {
+        let mut pools = self.pools();
+        let rules = &self.inner.rules;
+        let index = pools.find(rules, rules.pool(size_bytes), size_bytes)?;
+        Some(self.hand_out(&mut pools, index, size_bytes, requested_bytes))
+    }
+
+    /// Hands out a block that is out of the free set.
+    #[inline]
+    pub(crate) fn hand_out(
+        self: &Arc<Self>,
+        pools: &mut StreamPools,
+        index: BlockIndex,
+        size_bytes: u64,
+        requested_bytes: u64,
+    ) -> Lease {
+        let inner = &self.inner;
+        let context = context::current(inner.id);
+        let search_count = inner.search_count(inner.rules.pool(size_bytes));
+        let split = pools.hand_out(&inner.rules, index, size_bytes, requested_bytes, search_count);
+        let entry = pools.entry(&inner.rules, index);
+        let owner = inner.ledger().allocated(&entry, split, context);
+        let block = &mut pools.blocks[index];
+        block.owner = owner;
+        Lease { shard: Arc::clone(self), index, address: block.address, requested_bytes, size_bytes: block.size_bytes }
+    }
+
+    /// The program gave a block back.
+    #[inline]
+    fn free(self: &Arc<Self>, index: BlockIndex) {
+        let inner = &self.inner;
+        let context = context::current(inner.id);
+        let mut pools = self.pools();
+        let entry = pools.entry(&inner.rules, index);
+        let block = &mut pools.blocks[index];
+        let owner = block.owner;
+        let Some(streams) = block.streams.take() else {
+            let split = pools.take_back(index, inner.search_count(entry.pool));
+            let mut ledger = inner.ledger();
+            ledger.free_requested(&entry, owner, context);
+            ledger.free_completed(&entry, split);
+            return;
+        };
+        block.state = BlockState::PendingFree;
+        block.event_count = streams.len() as u32;
+        inner.ledger().free_requested(&entry, owner, context);
+        drop(pools);
+        inner.pending.defer(inner, self, index, &streams);
+    }
+
+    /// One of the streams that used a pending block is done with it.
+    pub(crate) fn event_done(&self, index: BlockIndex) {
+        let inner = &self.inner;
+        let mut pools = self.pools();
+        let block = &mut pools.blocks[index];
+        block.event_count -= 1;
+        if block.event_count > 0 {
+            return;
+        }
+        let entry = pools.entry(&inner.rules, index);
+        let split = pools.take_back(index, inner.search_count(entry.pool));
+        inner.ledger().free_completed(&entry, split);
+    }
+
+    fn record_stream(&self, index: BlockIndex, stream: Stream) {
+        if stream == self.stream {
+            return;
+        }
+        let mut pools = self.pools();
+        let streams = pools.blocks[index].streams.get_or_insert_default();
+        if !streams.contains(&stream) {
+            streams.push(stream);
+        }
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        // The last buffer of an allocator whose handles are gone: what it left goes back to the device.
+        self.inner.release_segments_of(self);
+    }
+}
+
+/// A block in the program's hands; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    shard: Arc<Shard>,
+    index: BlockIndex,
+    address: u64,
+    requested_bytes: u64,
+    size_bytes: u64,
+}
+
+impl Lease {
+    #[inline]
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn requested_bytes(&self) -> u64 {
+        self.requested_bytes
+    }
+
+    /// Rounded.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(crate) fn shard(&self) -> &Arc<Shard> {
+        &self.shard
+    }
+
+    /// Another stream uses the block too: it is not reused before that stream's work up to the free is done.
+    pub(crate) fn record_stream(&self, stream: Stream) {
+        self.shard.record_stream(self.index, stream);
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        self.shard.free(self.index);
+    }
+}

@@ -1,0 +1,243 @@
+//! The books of one device: statistics, open scopes with their exact peaks, owners, phases and epochs.
+//!
+//! Everything in here is plain data behind one lock of the allocator: each allocation and free is entered once, in
+//! constant time save a walk over the open scopes it belongs to. No device call, no clock, no tracing call and no policy
+//! may live here.
+
+mod epochs;
+mod phases;
+mod scopes;
+
+use std::time::Duration;
+
+pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
+pub(crate) use phases::{OTHER_PHASE, PhaseId, PhaseTotals};
+pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
+
+use self::epochs::Epochs;
+use self::phases::Phases;
+use self::scopes::{NO_SLOT, Scopes, Totals};
+use crate::stats::{MemoryStats, PoolKind};
+
+/// No scope owned the block when it was allocated.
+pub(crate) const NO_OWNER: u32 = NO_SLOT;
+
+/// The net change of the inactive split counters in one event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SplitChange {
+    pub(crate) count: i64,
+    pub(crate) bytes: i64,
+}
+
+/// A block as the ledger sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockEntry {
+    pub(crate) pool: PoolKind,
+    /// Rounded.
+    pub(crate) size_bytes: i64,
+    /// As asked for.
+    pub(crate) requested_bytes: i64,
+    /// At least the split limit.
+    pub(crate) oversize: bool,
+}
+
+/// The books of one device.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    stats: MemoryStats,
+    totals: Totals,
+    scopes: Scopes,
+    phases: Phases,
+    epochs: Epochs,
+}
+
+impl Ledger {
+    pub(crate) fn new(max_split_size: i64) -> Self {
+        let stats = MemoryStats { max_split_size, ..MemoryStats::default() };
+        Self { stats, ..Self::default() }
+    }
+
+    pub(crate) fn stats(&self) -> &MemoryStats {
+        &self.stats
+    }
+
+    pub(crate) fn reset_peak(&mut self) {
+        self.stats.reset_peak();
+    }
+
+    pub(crate) fn reset_accumulated(&mut self) {
+        self.stats.reset_accumulated();
+    }
+
+    fn live_bytes(&self) -> i64 {
+        self.stats.allocated_bytes.all.current
+    }
+
+    /// A block was handed out. Returns its owner, to be given back at the free.
+    #[inline]
+    pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, context: Option<ScopeKey>) -> u32 {
+        let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
+        let stats = &mut self.stats;
+        stats.inactive_split.change(pool, split.count);
+        stats.inactive_split_bytes.change(pool, split.bytes);
+        stats.allocation.increase(pool, 1);
+        stats.allocated_bytes.increase(pool, size_bytes);
+        stats.active.increase(pool, 1);
+        stats.active_bytes.increase(pool, size_bytes);
+        stats.requested_bytes.increase(pool, requested_bytes);
+        if oversize {
+            stats.oversize_allocations.increase(1);
+        }
+        self.totals.allocation_count += 1;
+        self.totals.moved_bytes += size_bytes;
+
+        let owner = self.scopes.resolve(context);
+        let phase = self.scopes.phase_of(owner);
+        self.phases.totals(phase).allocated(size_bytes);
+        self.scopes.raise(self.stats.allocated_bytes.all.current, phase);
+        self.scopes.own(owner, size_bytes, requested_bytes);
+        owner
+    }
+
+    /// The program gave a block back. It may still have to wait for other streams.
+    #[inline]
+    pub(crate) fn free_requested(&mut self, entry: &BlockEntry, owner: u32, context: Option<ScopeKey>) {
+        let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
+        self.stats.allocation.decrease(pool, 1);
+        self.stats.allocated_bytes.decrease(pool, size_bytes);
+        if oversize {
+            self.stats.oversize_allocations.decrease(1);
+        }
+        self.totals.free_count += 1;
+        self.totals.moved_bytes += size_bytes;
+
+        let context = self.scopes.resolve(context);
+        let phase = self.scopes.phase_of(context);
+        self.phases.totals(phase).freed(size_bytes);
+        self.scopes.moved(context, size_bytes);
+        self.scopes.disown(owner, requested_bytes);
+    }
+
+    /// A block went back to its pool.
+    #[inline]
+    pub(crate) fn free_completed(&mut self, entry: &BlockEntry, split: SplitChange) {
+        let BlockEntry { pool, size_bytes, requested_bytes, .. } = *entry;
+        let stats = &mut self.stats;
+        stats.active.decrease(pool, 1);
+        stats.active_bytes.decrease(pool, size_bytes);
+        stats.requested_bytes.decrease(pool, requested_bytes);
+        stats.inactive_split.change(pool, split.count);
+        stats.inactive_split_bytes.change(pool, split.bytes);
+    }
+
+    /// A segment came from the device, for an allocation of `context`.
+    pub(crate) fn segment_allocated(&mut self, pool: PoolKind, bytes: i64, oversize: bool, context: Option<ScopeKey>) {
+        self.stats.segment.increase(pool, 1);
+        self.stats.reserved_bytes.increase(pool, bytes);
+        if oversize {
+            self.stats.oversize_segments.increase(1);
+        }
+        self.stats.num_device_alloc += 1;
+        let phase = self.context_phase(context);
+        self.phases.totals(phase).device_allocation_count += 1;
+    }
+
+    /// A segment went back to the device.
+    pub(crate) fn segment_released(&mut self, pool: PoolKind, bytes: i64, oversize: bool) {
+        self.stats.segment.decrease(pool, 1);
+        self.stats.reserved_bytes.decrease(pool, bytes);
+        if oversize {
+            self.stats.oversize_segments.decrease(1);
+        }
+        self.stats.num_device_free += 1;
+    }
+
+    pub(crate) fn synchronized(&mut self) {
+        self.stats.num_sync_all_streams += 1;
+    }
+
+    pub(crate) fn retried(&mut self, context: Option<ScopeKey>) {
+        self.stats.num_alloc_retries += 1;
+        self.totals.retry_count += 1;
+        let phase = self.context_phase(context);
+        self.phases.totals(phase).retry_count += 1;
+    }
+
+    pub(crate) fn out_of_memory(&mut self, context: Option<ScopeKey>) {
+        self.stats.num_ooms += 1;
+        self.totals.oom_count += 1;
+        let phase = self.context_phase(context);
+        self.phases.totals(phase).oom_count += 1;
+    }
+
+    fn context_phase(&self, context: Option<ScopeKey>) -> PhaseId {
+        self.scopes.phase_of(self.scopes.resolve(context))
+    }
+
+    /// The name of the phase in force in a context, if any.
+    pub(crate) fn phase_name(&self, context: Option<ScopeKey>) -> Option<&'static str> {
+        self.phases.name(self.context_phase(context))
+    }
+
+    /// Opens a scope inside `parent`. With `phase`, what happens in it is booked under that phase.
+    pub(crate) fn open_scope(
+        &mut self,
+        parent: Option<ScopeKey>,
+        kind: ScopeKind,
+        phase: Option<&'static str>,
+    ) -> ScopeKey {
+        let parent = self.scopes.resolve(parent);
+        let inherited = self.scopes.phase_of(parent);
+        let own_phase = phase.map(|name| self.phases.intern(name));
+        if let Some(phase) = own_phase {
+            self.phases.totals(phase).entered_count += 1;
+        }
+        self.cut(own_phase.unwrap_or(inherited));
+        let reserved_bytes = self.stats.reserved_bytes.all.current;
+        let before = (self.live_bytes(), reserved_bytes, self.totals);
+        let key = self.scopes.open(parent, kind, own_phase, inherited, before);
+        if let ScopeKind::Step(number) = kind {
+            self.scopes.set_step(Some(number));
+            self.epochs.count_step();
+        }
+        key
+    }
+
+    /// Closes a scope and says what happened in it. `None` when it is closed already.
+    pub(crate) fn close_scope(&mut self, key: ScopeKey) -> Option<ClosedScope> {
+        if !self.scopes.is_open(key) {
+            return None;
+        }
+        self.cut(self.scopes.phase_around(key));
+        let closed = self.scopes.close(key, self.live_bytes(), self.stats.reserved_bytes.all.current, &self.totals);
+        if let Some(phase) = closed.own_phase {
+            self.epochs.phase_closed(phase, &closed, &self.scopes);
+        }
+        Some(ClosedScope { phase_name: self.phases.name(closed.phase), ..closed })
+    }
+
+    /// Begins an epoch: a scope of its own, and rows per phase from here on.
+    pub(crate) fn open_epoch(&mut self, number: u64, parent: Option<ScopeKey>) -> EpochKey {
+        let scope = self.open_scope(parent, ScopeKind::Epoch, None);
+        self.epochs.open(number, scope, self.phases.all_totals())
+    }
+
+    /// Ends an epoch. `None` when it has ended already.
+    pub(crate) fn close_epoch(&mut self, key: &EpochKey, lasted: Duration) -> Option<ClosedEpoch> {
+        self.cut(self.scopes.phase_around(key.scope));
+        self.epochs.include_open_phases(key, &self.scopes);
+        let scope = self.close_scope(key.scope)?;
+        self.epochs.close(key, scope, &self.phases, &self.stats, lasted)
+    }
+
+    /// Ends the stretch since the last cut: its highest point goes to every scope that is open.
+    fn cut(&mut self, next_phase: PhaseId) {
+        let highest_bytes = self.scopes.cut(self.stats.allocated_bytes.all.current, next_phase);
+        if !self.scopes.any_phase_open() {
+            self.epochs.raise_other(highest_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,10 @@
 mod allocator;
 mod buffer;
 mod context;
+mod current;
 pub mod device;
 mod ledger;
+pub mod scope;
 mod stats;
 mod sync;
 pub mod units;
@@ -14,4 +16,6 @@ pub use allocator::{
     Refusal, RoundupDivisions,
 };
 pub use buffer::{Buffer, Element};
+pub use current::{Current, clear_default, current, enabled, set_default, set_enabled};
+pub use scope::scope;
 pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};

@@ -159,7 +159,7 @@ impl MemoryStats {
     /// Sets every peak to the value now; to the live bytes, never to zero.
     pub(crate) fn reset_peak(&mut self) {
         for array in self.arrays() {
-            array.each().map(Statistic::reset_peak);
+            array.each().into_iter().for_each(Statistic::reset_peak);
         }
         self.oversize_allocations.reset_peak();
         self.oversize_segments.reset_peak();
@@ -168,7 +168,7 @@ impl MemoryStats {
     /// Sets every accumulated counter and the five event counters to zero.
     pub(crate) fn reset_accumulated(&mut self) {
         for array in self.arrays() {
-            array.each().map(Statistic::reset_accumulated);
+            array.each().into_iter().for_each(Statistic::reset_accumulated);
         }
         self.oversize_allocations.reset_accumulated();
         self.oversize_segments.reset_accumulated();
@@ -182,8 +182,9 @@ impl MemoryStats {
     /// The same counters under exactly the keys of `torch.cuda.memory_stats`, sorted.
     ///
     /// ```
+    /// # use std::sync::Arc;
     /// # use memtrack::{CachingAllocator, device::Simulated};
-    /// let allocator = CachingAllocator::new(Simulated::new());
+    /// let allocator = CachingAllocator::new(Arc::new(Simulated::new()));
     /// let map = allocator.memory_stats().to_map();
     /// assert_eq!(map.len(), 122);
     /// assert_eq!(map["allocated_bytes.all.current"], 0);

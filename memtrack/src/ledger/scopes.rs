@@ -51,7 +51,7 @@ pub(crate) struct Place {
 }
 
 /// What happened in a scope.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClosedScope {
     pub(crate) phase: PhaseId,
     pub(crate) phase_name: Option<&'static str>,

@@ -1,0 +1,158 @@
+//! Tracked scopes: what happened to a device's memory between two points of a program.
+//!
+//! Here live the guards that open and close scopes and the record they give. The arithmetic of peaks and owners is the
+//! ledger's; spans are the attribute's.
+
+mod record;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+pub use record::{DeviceName, Outcome, ScopeRecord};
+
+use crate::allocator::{CachingAllocator, Inner};
+use crate::context;
+use crate::current;
+use crate::ledger::{ScopeKey, ScopeKind};
+
+/// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
+///
+/// Opening and closing take one lock each. Dropped unclosed, it closes as [`Outcome::Cancelled`].
+#[derive(Debug)]
+#[must_use = "a scope that is dropped at once measures nothing"]
+pub struct OpenScope {
+    inner: Arc<Inner>,
+    key: ScopeKey,
+    name: &'static str,
+    is_open: bool,
+}
+
+impl OpenScope {
+    /// Opens a scope on an allocator's device, inside the scope this thread is in. With a phase, what happens in it is
+    /// booked under that phase.
+    pub fn open(allocator: &CachingAllocator, name: &'static str, phase: Option<&'static str>) -> Self {
+        Self::open_kind(allocator, name, ScopeKind::Function, phase)
+    }
+
+    pub(crate) fn open_kind(
+        allocator: &CachingAllocator,
+        name: &'static str,
+        kind: ScopeKind,
+        phase: Option<&'static str>,
+    ) -> Self {
+        let inner = Arc::clone(allocator.inner());
+        let parent = context::current(inner.id);
+        let key = inner.ledger().open_scope(parent, kind, phase);
+        Self { inner, key, name, is_open: true }
+    }
+
+    /// The name it was opened with.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Makes allocations of this thread belong to the scope, until the guard is dropped.
+    pub fn attach(&self) -> Attached<'_> {
+        context::enter(self.inner.id, self.key);
+        Attached { scope: self, not_send: PhantomData }
+    }
+
+    /// Ends the scope and says what happened in it.
+    pub fn close(mut self, outcome: Outcome) -> ScopeRecord {
+        self.end(outcome)
+    }
+
+    fn end(&mut self, outcome: Outcome) -> ScopeRecord {
+        self.is_open = false;
+        let closed = self.inner.ledger().close_scope(self.key);
+        ScopeRecord::new(self.name, &self.inner.device, closed, outcome)
+    }
+}
+
+impl Drop for OpenScope {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.end(Outcome::Cancelled);
+        }
+    }
+}
+
+/// While it lives, allocations of this thread belong to a scope.
+#[derive(Debug)]
+#[must_use = "the scope is left when this guard is dropped"]
+pub struct Attached<'scope> {
+    scope: &'scope OpenScope,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        context::leave(self.scope.inner.id, self.scope.key);
+    }
+}
+
+/// A scope that belongs to the thread that opened it.
+///
+/// Dropped unclosed, it closes as [`Outcome::Panic`] when a panic that began inside it is under way, else as
+/// [`Outcome::Ok`].
+#[derive(Debug)]
+#[must_use = "a scope that is dropped at once measures nothing"]
+pub struct Scope {
+    open: OpenScope,
+    was_panicking: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Scope {
+    /// Opens a scope on an allocator's device and enters it on this thread. With a phase, what happens in it is booked
+    /// under that phase.
+    pub fn open(allocator: &CachingAllocator, name: &'static str, phase: Option<&'static str>) -> Self {
+        Self::enter(OpenScope::open(allocator, name, phase))
+    }
+
+    pub(crate) fn enter(open: OpenScope) -> Self {
+        context::enter(open.inner.id, open.key);
+        Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
+    }
+
+    /// Ends the scope and says what happened in it.
+    pub fn close(mut self, outcome: Outcome) -> ScopeRecord {
+        self.end(outcome)
+    }
+
+    fn end(&mut self, outcome: Outcome) -> ScopeRecord {
+        context::leave(self.open.inner.id, self.open.key);
+        self.open.end(outcome)
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if self.open.is_open {
+            let panicked = std::thread::panicking() && !self.was_panicking;
+            self.end(if panicked { Outcome::Panic } else { Outcome::Ok });
+        }
+    }
+}
+
+/// Opens a scope on the current allocator; `None` when measuring is off or no allocator is current.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use memtrack::{Buffer, CachingAllocator, device::Host, scope::Outcome};
+/// let allocator = CachingAllocator::new(Arc::new(Host::new()));
+/// memtrack::set_default(&allocator);
+/// let scope = memtrack::scope("warm up").unwrap();
+/// let kept = Buffer::<u8>::zeros(&allocator, 1000)?;
+/// drop(Buffer::<u8>::zeros(&allocator, 5000)?);
+/// let record = scope.close(Outcome::Ok);
+/// assert_eq!(record.delta_bytes(), 1024);
+/// assert_eq!(record.peak_delta_bytes(), 1024 + 5120);
+/// # Ok::<(), memtrack::AllocationError>(())
+/// ```
+pub fn scope(name: &'static str) -> Option<Scope> {
+    if !current::enabled() {
+        return None;
+    }
+    current::current_or_warn().map(|allocator| Scope::open(&allocator, name, None))
+}

@@ -1,0 +1,147 @@
+//! What a scope says when it closes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::ledger::ClosedScope;
+
+/// How a scope ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The code ran to its end.
+    Ok,
+    /// It ran to its end and returned an error.
+    Err,
+    /// A panic that began inside it went through.
+    Panic,
+    /// A future was dropped before it was done.
+    Cancelled,
+}
+
+impl Outcome {
+    /// As in the field `mem.outcome`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Err => "err",
+            Self::Panic => "panic",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name of a device, such as `cuda:0`; cheap to clone.
+#[derive(Clone)]
+pub struct DeviceName(Arc<dyn Device>);
+
+impl DeviceName {
+    pub(crate) fn new(device: &Arc<dyn Device>) -> Self {
+        Self(Arc::clone(device))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// What happened to a device's memory while a scope was open.
+///
+/// The *device view* (`before`, `after`, `peak`, counts) is the state of the device over the interval, whoever caused it,
+/// in rounded bytes as PyTorch's `allocated_bytes` counts them. The *owner view* (`own_…`) is what was allocated inside the
+/// scope and the scopes in it, in bytes as asked for; a free is credited to the scope that allocated, wherever it happens.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ScopeRecord {
+    /// The scope's name.
+    pub name: &'static str,
+    /// The device measured.
+    pub device: DeviceName,
+    /// The phase in force: the scope's own, or that of the scopes around it.
+    pub phase: Option<&'static str>,
+    /// Allocated bytes when the scope opened.
+    pub before_bytes: i64,
+    /// Allocated bytes when it closed.
+    pub after_bytes: i64,
+    /// The most bytes allocated at any moment in between, both ends included. Exact for any nesting and overlap.
+    pub peak_bytes: i64,
+    /// Allocations on the device meanwhile.
+    pub allocation_count: i64,
+    /// Frees on the device meanwhile.
+    pub free_count: i64,
+    /// Allocations on the device that gave cached memory back and asked again.
+    pub retry_count: i64,
+    /// Allocations on the device that ran out of memory.
+    pub oom_count: i64,
+    /// Change of the bytes taken from the device.
+    pub reserved_delta_bytes: i64,
+    /// Requested bytes allocated inside the scope that are still live.
+    pub own_delta_bytes: i64,
+    /// The most requested bytes allocated inside the scope that were live at once.
+    pub own_peak_bytes: i64,
+    /// Allocations made inside the scope.
+    pub own_allocation_count: i64,
+    /// Bytes that others allocated and freed meanwhile. Not zero means that the device view is shared.
+    pub foreign_bytes: i64,
+    /// How the scope ended.
+    pub outcome: Outcome,
+}
+
+impl ScopeRecord {
+    pub(crate) fn new(
+        name: &'static str,
+        device: &Arc<dyn Device>,
+        closed: Option<ClosedScope>,
+        outcome: Outcome,
+    ) -> Self {
+        let closed = closed.unwrap_or_default();
+        Self {
+            name,
+            device: DeviceName::new(device),
+            phase: closed.phase_name,
+            before_bytes: closed.before_bytes,
+            after_bytes: closed.after_bytes,
+            peak_bytes: closed.peak_bytes,
+            allocation_count: closed.allocation_count,
+            free_count: closed.free_count,
+            retry_count: closed.retry_count,
+            oom_count: closed.oom_count,
+            reserved_delta_bytes: closed.reserved_delta_bytes,
+            own_delta_bytes: closed.own_delta_bytes,
+            own_peak_bytes: closed.own_peak_bytes,
+            own_allocation_count: closed.own_allocation_count,
+            foreign_bytes: closed.foreign_bytes,
+            outcome,
+        }
+    }
+
+    /// Allocated bytes at the end less those at the start.
+    pub fn delta_bytes(&self) -> i64 {
+        self.after_bytes - self.before_bytes
+    }
+
+    /// How far the peak rose above the start.
+    pub fn peak_delta_bytes(&self) -> i64 {
+        self.peak_bytes - self.before_bytes
+    }
+}

@@ -246,6 +246,11 @@ impl Inner {
         }
     }
 
+    /// The largest free block of any stream, 0 without any.
+    pub(crate) fn largest_free_block_bytes(&self) -> u64 {
+        self.shards().iter().map(|shard| shard.pools().largest_free_bytes()).max().unwrap_or(0)
+    }
+
     fn out_of_memory(
         &self,
         growth: &Growth,
@@ -254,8 +259,6 @@ impl Inner {
         returned_bytes: u64,
     ) -> OutOfMemory {
         let context = context::current(self.id);
-        let largest_free_block_bytes =
-            self.shards().iter().map(|shard| shard.pools().largest_free_bytes()).max().unwrap_or(0);
         let (allocated_bytes, phase) = {
             let mut ledger = self.ledger();
             ledger.out_of_memory(context);
@@ -269,7 +272,7 @@ impl Inner {
             refused_by,
             allocated_bytes,
             reserved_bytes: growth.reserved_bytes,
-            largest_free_block_bytes,
+            largest_free_block_bytes: self.largest_free_block_bytes(),
             device_free_bytes: self.device.memory().ok().map(|memory| memory.free_bytes),
             device_total_bytes: self.device.total_bytes(),
             limit_bytes: growth.limit_bytes,

@@ -82,9 +82,9 @@ pub(crate) struct ClosedEpoch {
     pub(crate) peak_phase: &'static str,
     /// Phases with anything booked or entered, in order of first sight; "other" is last.
     pub(crate) rows: Vec<(&'static str, PhaseTotals, PhaseActivity)>,
-    pub(crate) allocated_bytes: i64,
+    /// The number of the epoch that ended before, and the allocated bytes then.
+    pub(crate) previous: Option<(u64, i64)>,
     pub(crate) reserved_bytes: i64,
-    pub(crate) inactive_split_bytes: i64,
 }
 
 /// All epochs in progress; usually one.
@@ -92,6 +92,7 @@ pub(crate) struct ClosedEpoch {
 pub(crate) struct Epochs {
     open: Vec<OpenEpoch>,
     next_serial: u64,
+    last_ended: Option<(u64, i64)>,
 }
 
 impl Epochs {
@@ -167,9 +168,8 @@ impl Epochs {
             peak_phase: phases.name(scope.peak_place.phase).unwrap_or("other"),
             scope,
             rows,
-            allocated_bytes: stats.allocated_bytes.all.current,
+            previous: self.last_ended.replace((number, scope.after_bytes)),
             reserved_bytes: stats.reserved_bytes.all.current,
-            inactive_split_bytes: stats.inactive_split_bytes.all.current,
         })
     }
 }

@@ -1,0 +1,159 @@
+//! Phases, steps and epochs: scopes with a meaning, and the summary that adds up.
+//!
+//! A phase says what the program is doing (`forward`, `optimizer`), a step counts repetitions, an epoch ends with a
+//! summary. Here live their guards and the summary; what is booked under which phase is the ledger's affair.
+
+mod events;
+mod summary;
+mod table;
+
+use std::marker::PhantomData;
+use std::time::Instant;
+
+pub use summary::{EpochSummary, PhaseSummary};
+
+use crate::allocator::CachingAllocator;
+use crate::context;
+use crate::current;
+use crate::ledger::{EpochKey, ScopeKind};
+use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
+
+/// While it lives, what this thread allocates and frees is booked under a phase.
+///
+/// It belongs to the thread that made it. Inside it, the innermost phase counts.
+#[derive(Debug)]
+#[must_use = "the phase ends when this guard is dropped"]
+pub struct Phase {
+    scope: Option<Scope>,
+}
+
+impl Phase {
+    /// Ends the phase and says what happened in it; `None` when nothing was measured.
+    pub fn finish(self) -> Option<ScopeRecord> {
+        self.scope.map(|scope| scope.close(Outcome::Ok))
+    }
+}
+
+/// Begins a phase on the current allocator. Without one, or with measuring off, the guard does nothing.
+///
+/// `name` is one of a fixed set, such as `data`, `forward`, `backward`, `optimizer`, `eval`; it is also what
+/// `#[track_memory(phase = "…")]` takes.
+pub fn phase(name: &'static str) -> Phase {
+    let scope = measured().map(|allocator| Scope::open(&allocator, name, Some(name)));
+    Phase { scope }
+}
+
+/// While it lives, an epoch is in this step.
+#[derive(Debug)]
+#[must_use = "the step ends when this guard is dropped"]
+pub struct Step {
+    scope: Option<Scope>,
+}
+
+impl Step {
+    /// Ends the step and says what happened in it; `None` when nothing was measured.
+    pub fn finish(self) -> Option<ScopeRecord> {
+        self.scope.map(|scope| scope.close(Outcome::Ok))
+    }
+}
+
+/// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
+/// allocator, or with measuring off, the guard does nothing.
+pub fn step(number: u64) -> Step {
+    let scope = measured().map(|allocator| {
+        Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None))
+    });
+    Step { scope }
+}
+
+fn measured() -> Option<CachingAllocator> {
+    if current::enabled() { current::current_or_warn() } else { None }
+}
+
+/// An epoch in progress. It ends with [`finish`](Self::finish), or with the guard; both log the summary.
+///
+/// It belongs to the thread that made it.
+#[derive(Debug)]
+#[must_use = "the epoch ends when this guard is dropped"]
+pub struct Epoch {
+    running: Option<Running>,
+    not_send: PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+struct Running {
+    allocator: CachingAllocator,
+    key: EpochKey,
+    started: Instant,
+}
+
+/// Begins an epoch on the current allocator. Without one, or with measuring off, the guard does nothing.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use memtrack::{Buffer, CachingAllocator, device::Host};
+/// let allocator = CachingAllocator::new(Arc::new(Host::new()));
+/// memtrack::set_default(&allocator);
+/// let epoch = memtrack::epoch(1);
+/// for number in 0..3 {
+///     let _step = memtrack::step(number);
+///     let forward = memtrack::phase("forward");
+///     let activations = Buffer::<f32>::zeros(&allocator, 100_000)?;
+///     drop(forward);
+///     let _backward = memtrack::phase("backward");
+///     drop(activations);
+/// }
+/// let summary = epoch.finish().unwrap();
+/// assert_eq!(summary.step_count, 3);
+/// assert_eq!(summary.peak_phase, "forward");
+/// assert_eq!(summary.phases[0].net_bytes, 3 * 400_384);
+/// assert_eq!(summary.phases[1].net_bytes, -3 * 400_384);
+/// println!("{summary}");
+/// # Ok::<(), memtrack::AllocationError>(())
+/// ```
+pub fn epoch(number: u64) -> Epoch {
+    match measured() {
+        Some(allocator) => Epoch::open(allocator, number),
+        None => Epoch { running: None, not_send: PhantomData },
+    }
+}
+
+impl CachingAllocator {
+    /// Begins an epoch on this allocator.
+    pub fn epoch(&self, number: u64) -> Epoch {
+        Epoch::open(self.clone(), number)
+    }
+}
+
+impl Epoch {
+    fn open(allocator: CachingAllocator, number: u64) -> Self {
+        // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
+        crate::driver::ensure_attached(&allocator);
+        let inner = allocator.inner();
+        let key = inner.ledger().open_epoch(number, context::current(inner.id));
+        context::enter(inner.id, key.scope);
+        let running = Running { allocator, key, started: Instant::now() };
+        Self { running: Some(running), not_send: PhantomData }
+    }
+
+    /// Ends the epoch, logs its summary as one INFO event and returns it; `None` when nothing was measured.
+    pub fn finish(mut self) -> Option<EpochSummary> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<EpochSummary> {
+        let Running { allocator, key, started } = self.running.take()?;
+        let inner = allocator.inner();
+        context::leave(inner.id, key.scope);
+        let closed = inner.ledger().close_epoch(&key, started.elapsed())?;
+        let summary = EpochSummary::new(&allocator, closed);
+        events::log(&summary);
+        Some(summary)
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -4,6 +4,7 @@ mod allocator;
 mod buffer;
 mod context;
 pub mod device;
+pub mod driver;
 mod ledger;
 mod stats;
 mod sync;

@@ -25,7 +25,8 @@ pub enum Basis {
 ///
 /// This holds to the byte whatever the figures are, with an unknown part counted as nothing, because `unexplained` is
 /// what is left, with its sign. What other processes take without the driver saying so, and what this process takes
-/// outside the allocator after its context was measured, is in `unexplained_bytes`. It is negative when the parts are
+/// outside the allocator after its context was measured, is in `unexplained_bytes`; so is what the driver has in use for
+/// no process at all (8.8 MiB on an H200). It is negative when the parts are
 /// more than the whole: the figures are read one after another, and a context measured over the whole device has other
 /// processes' memory that may since have gone.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod buffer;
 mod context;
 mod current;
 pub mod device;
+pub mod driver;
 mod ledger;
 pub mod scope;
 mod stats;

@@ -1,0 +1,131 @@
+//! The document a library answers from. Sizes are bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The whole document.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Configuration {
+    /// What `nvmlSystemGetDriverVersion` answers.
+    pub driver_version: String,
+    /// Functions that fail on every device, or have no device: name and `nvmlReturn_t`.
+    pub errors: BTreeMap<String, u32>,
+    /// What a function answers at its first calls after this document came into force, one `nvmlReturn_t` a call;
+    /// `None` is as usual.
+    pub first_answers: BTreeMap<String, Vec<Option<u32>>>,
+    /// The devices, in NVML's order.
+    pub devices: Vec<Device>,
+}
+
+impl Configuration {
+    /// Adds a device behind those there.
+    pub fn device(mut self, device: Device) -> Self {
+        self.devices.push(device);
+        self
+    }
+
+    /// Lets a function fail with this `nvmlReturn_t`.
+    pub fn error(mut self, function: &str, code: u32) -> Self {
+        self.errors.insert(function.to_owned(), code);
+        self
+    }
+
+    /// Lets a function answer so at its first calls (`None` is as usual), and as usual from then on.
+    pub fn first_answers(mut self, function: &str, codes: &[Option<u32>]) -> Self {
+        self.first_answers.insert(function.to_owned(), codes.to_vec());
+        self
+    }
+}
+
+/// One device, or one MIG instance with a UUID of its own.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Device {
+    /// With its prefix: `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// `domain:bus:device.function`, in hexadecimal.
+    pub pci_bus_id: String,
+    /// Its memory.
+    pub memory: Memory,
+    /// What `nvmlDeviceGetComputeRunningProcesses_v3` lists.
+    pub compute_processes: Vec<Process>,
+    /// What `nvmlDeviceGetGraphicsRunningProcesses_v3` lists.
+    pub graphics_processes: Vec<Process>,
+    /// Functions that fail on this device: name and `nvmlReturn_t`.
+    pub errors: BTreeMap<String, u32>,
+}
+
+impl Device {
+    /// A device without memory or processes.
+    pub fn new(uuid: &str, pci_bus_id: &str) -> Self {
+        Self { uuid: uuid.to_owned(), pci_bus_id: pci_bus_id.to_owned(), ..Self::default() }
+    }
+
+    /// Sets the memory figures.
+    pub fn memory(mut self, memory: Memory) -> Self {
+        self.memory = memory;
+        self
+    }
+
+    /// Adds a compute process; `None` is NVML's "not available".
+    pub fn compute_process(mut self, pid: u32, used: Option<u64>) -> Self {
+        self.compute_processes.push(Process { pid, used });
+        self
+    }
+
+    /// Adds a graphics process; `None` is NVML's "not available".
+    pub fn graphics_process(mut self, pid: u32, used: Option<u64>) -> Self {
+        self.graphics_processes.push(Process { pid, used });
+        self
+    }
+
+    /// Lets a function fail on this device with this `nvmlReturn_t`.
+    pub fn error(mut self, function: &str, code: u32) -> Self {
+        self.errors.insert(function.to_owned(), code);
+        self
+    }
+}
+
+/// Memory as the second query gives it; the first one adds `reserved` to `used`.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// Bytes of the device.
+    pub total: u64,
+    /// Bytes the driver keeps.
+    pub reserved: u64,
+    /// Bytes free.
+    pub free: u64,
+    /// Bytes used.
+    pub used: u64,
+}
+
+/// One entry of a process list.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its bytes; `None` is NVML's "not available".
+    pub used: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_in_the_readme_is_one() {
+        let readme = include_str!("../README.md");
+        let (_, after) = readme.split_once("```json\n").unwrap();
+        let (document, _) = after.split_once("```").unwrap();
+        let configuration: Configuration = serde_json::from_str(document).unwrap();
+        let device = &configuration.devices[0];
+        assert_eq!(device.memory.total, 1000);
+        assert_eq!(device.compute_processes[1].used, None);
+        assert_eq!(device.errors["nvmlDeviceGetMemoryInfo_v2"], 13);
+        assert!(serde_json::from_str::<Configuration>(&document.replace("\"used\"", "\"usde\"")).is_err());
+    }
+}

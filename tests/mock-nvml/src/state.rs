@@ -1,0 +1,63 @@
+//! The document in force, and what was called. One for each loaded copy of the library.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::Configuration;
+
+/// What a copy of the library knows.
+pub(crate) struct State {
+    pub(crate) configuration: Option<Configuration>,
+    /// Calls of each function since the library was loaded.
+    pub(crate) calls: BTreeMap<String, u64>,
+    /// Calls of each function since the document came into force.
+    turns: BTreeMap<String, usize>,
+}
+
+impl State {
+    /// Puts a document in force.
+    pub(crate) fn configure(&mut self, configuration: Configuration) {
+        self.configuration = Some(configuration);
+        self.turns.clear();
+    }
+
+    /// Counts a call of `function`; the answer the document has for just this call, or for every one.
+    pub(crate) fn called(&mut self, function: &str) -> Option<u32> {
+        *self.calls.entry(function.to_owned()).or_default() += 1;
+        let turns = self.turns.entry(function.to_owned()).or_default();
+        let turn = *turns;
+        *turns += 1;
+        let configuration = self.configuration.as_ref()?;
+        match configuration.first_answers.get(function).and_then(|codes| codes.get(turn)) {
+            Some(first) => *first,
+            None => configuration.errors.get(function).copied(),
+        }
+    }
+}
+
+static STATE: Mutex<State> = Mutex::new(State { configuration: None, calls: BTreeMap::new(), turns: BTreeMap::new() });
+
+pub(crate) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The document in the file that this variable names.
+pub(crate) const FILE_VARIABLE: &str = "MEMTRACK_MOCK_NVML";
+
+/// Reads the document from the file, if one is named; what is wrong with it goes to standard error.
+pub(crate) fn from_file() -> Option<Configuration> {
+    let path = std::env::var_os(FILE_VARIABLE)?;
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("{FILE_VARIABLE}={}: {error}", path.display());
+            return None;
+        }
+    };
+    parsed(&text)
+}
+
+/// Reads the document from text; what is wrong with it goes to standard error.
+pub(crate) fn parsed(text: &str) -> Option<Configuration> {
+    serde_json::from_str(text).inspect_err(|error| eprintln!("mock NVML configuration: {error}")).ok()
+}

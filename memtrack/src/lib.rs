@@ -7,6 +7,7 @@ mod current;
 pub mod device;
 pub mod driver;
 mod ledger;
+pub mod phase;
 pub mod scope;
 mod stats;
 mod sync;
@@ -18,5 +19,6 @@ pub use allocator::{
 };
 pub use buffer::{Buffer, Element};
 pub use current::{Current, clear_default, current, enabled, set_default, set_enabled};
+pub use phase::{EpochSummary, epoch, phase, step};
 pub use scope::scope;
 pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};

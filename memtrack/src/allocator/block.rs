@@ -94,11 +94,6 @@ impl BlockTable {
     pub(crate) fn remove(&mut self, index: BlockIndex) {
         self.vacant.push(index);
     }
-
-    /// Blocks in use, in no order.
-    pub(crate) fn len(&self) -> usize {
-        self.blocks.len() - self.vacant.len()
-    }
 }
 
 impl std::ops::Index<BlockIndex> for BlockTable {

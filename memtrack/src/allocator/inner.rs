@@ -1,5 +1,6 @@
 //! An allocator's shared state, and the path of an allocation that finds a cached block.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     /// Blocks that the program holds by address.
     raw: Mutex<HashMap<u64, Lease>>,
     handle: OnceLock<Weak<Handle>>,
+    /// What a later layer keeps with an allocator; the allocator itself makes no use of it.
+    pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 thread_local! {
@@ -69,6 +72,7 @@ impl Inner {
             searches: [const { AtomicU64::new(0) }; 2],
             raw: Mutex::default(),
             handle: OnceLock::new(),
+            companion: OnceLock::new(),
             config,
         };
         inner.set_fraction(inner.config.per_process_memory_fraction);

@@ -172,19 +172,9 @@ impl StreamPools {
         self.free_mut(pool).remove(free);
     }
 
-    /// Puts an unchanged block back into the free set.
-    pub(crate) fn put_back(&mut self, pool: PoolKind, free: FreeBlock) {
-        self.free_mut(pool).insert(free);
-    }
-
     /// The largest free block of both pools in bytes, 0 without any.
     pub(crate) fn largest_free_bytes(&self) -> u64 {
         let largest = |set: &FreeSet| set.largest().map_or(0, |free| free.size_bytes);
         largest(&self.small).max(largest(&self.large))
-    }
-
-    /// Whether nothing is left of any segment.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.len() == 0
     }
 }

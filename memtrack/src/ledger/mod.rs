@@ -11,7 +11,8 @@ mod scopes;
 use std::time::Duration;
 
 pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
-pub(crate) use phases::{OTHER_PHASE, PhaseId, PhaseTotals};
+use phases::PhaseId;
+pub(crate) use phases::PhaseTotals;
 pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
 
 use self::epochs::Epochs;

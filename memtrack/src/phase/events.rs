@@ -1,13 +1,9 @@
 //! The summary through `tracing`: one INFO event for the epoch, one DEBUG event for each phase. Bytes are `i64`.
 
 use super::EpochSummary;
-use crate::driver::DriverReport;
 
 pub(super) fn log(summary: &EpochSummary) {
-    let reconciled = match &summary.driver {
-        DriverReport::Reconciled(reconciled) => Some(reconciled),
-        _ => None,
-    };
+    let reconciled = summary.driver.reconciliation();
     tracing::info!(
         target: "memtrack::epoch",
         {

@@ -3,6 +3,7 @@
 //! A phase says what the program is doing (`forward`, `optimizer`), a step counts repetitions, an epoch ends with a
 //! summary. Here live their guards and the summary; what is booked under which phase is the ledger's affair.
 
+mod driver_view;
 mod events;
 mod summary;
 mod table;
@@ -60,9 +61,8 @@ impl Step {
 /// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
 /// allocator, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
-    let scope = measured().map(|allocator| {
-        Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None))
-    });
+    let scope = measured()
+        .map(|allocator| Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None)));
     Step { scope }
 }
 
@@ -128,7 +128,7 @@ impl CachingAllocator {
 impl Epoch {
     fn open(allocator: CachingAllocator, number: u64) -> Self {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
-        crate::driver::ensure_attached(&allocator);
+        let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
         let key = inner.ledger().open_epoch(number, context::current(inner.id));
         context::enter(inner.id, key.scope);

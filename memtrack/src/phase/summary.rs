@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::driver_view;
 use crate::allocator::CachingAllocator;
-use crate::driver::{self, DriverReport};
+use crate::driver::DriverReport;
 use crate::ledger::{ClosedEpoch, PhaseActivity, PhaseTotals};
 use crate::scope::DeviceName;
 
@@ -126,7 +127,7 @@ impl EpochSummary {
             limit_bytes: allocator.limit_bytes().unwrap_or(device.total_bytes()),
             retry_count: scope.retry_count,
             oom_count: scope.oom_count,
-            driver: driver::report(allocator, scope.after_bytes, reserved_bytes),
+            driver: driver_view::report(allocator, scope.after_bytes, reserved_bytes),
         }
     }
 

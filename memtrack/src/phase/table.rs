@@ -5,9 +5,8 @@ use std::fmt;
 use super::{EpochSummary, PhaseSummary};
 use crate::units::Bytes;
 
-const HEADINGS: [&str; 12] = [
-    "phase", "entered", "net", "peak", "headroom", "rise p50", "rise max", "allocs", "hit %", "retries", "ooms", "",
-];
+const HEADINGS: [&str; 12] =
+    ["phase", "entered", "net", "peak", "headroom", "rise p50", "rise max", "allocs", "hit %", "retries", "ooms", ""];
 
 impl fmt::Display for EpochSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +26,7 @@ impl fmt::Display for EpochSummary {
             Bytes(self.cached_bytes()),
             Bytes::unsigned(self.largest_free_block_bytes)
         )?;
-        write!(f, "  driver    {}", self.driver)
+        write!(f, "  {}", self.driver)
     }
 }
 

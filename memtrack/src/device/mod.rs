@@ -5,9 +5,9 @@
 //! (`Cuda`: cudarc's driver API, loaded at run time). No caching, no statistics and no policy may live here: a device
 //! hands out whole segments and events, and says what the hardware has.
 
-// mod auto;
-// #[cfg(feature = "cuda")]
-// mod cuda;
+mod auto;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod error;
 mod host;
 mod simulated;
@@ -15,9 +15,9 @@ mod simulated;
 use std::any::Any;
 use std::fmt;
 
-// pub use auto::{DeviceChoice, ParseDeviceChoiceError, auto};
-// #[cfg(feature = "cuda")]
-// pub use cuda::{Cuda, CudaUnavailable};
+pub use auto::{DeviceChoice, DeviceUnavailable, ParseDeviceChoiceError, auto};
+#[cfg(feature = "cuda")]
+pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;
 pub(crate) use host::pointer_to;

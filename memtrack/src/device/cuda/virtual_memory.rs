@@ -1,0 +1,195 @@
+//! Reserved ranges, physical memory and what is mapped where: the table that checks each call before the driver, for
+//! which some of these mistakes are undefined.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::driver::Driver;
+use crate::device::{DeviceError, PhysicalMemory};
+
+/// The ranges of one device.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    granularity_bytes: u64,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// Address to bytes.
+    reservations: BTreeMap<u64, u64>,
+    /// Handle to bytes, until released.
+    physical: HashMap<u64, u64>,
+    /// Mapped pieces, address to bytes. A piece outlives the release of its handle.
+    mappings: BTreeMap<u64, u64>,
+}
+
+impl Tables {
+    /// Whether the range lies within one reservation.
+    fn is_reserved(&self, address: u64, bytes: u64) -> bool {
+        let Some(end) = address.checked_add(bytes) else { return false };
+        let before = self.reservations.range(..=address).next_back();
+        before.is_some_and(|(start, length)| end <= start + length)
+    }
+
+    fn is_mapped_anywhere_in(&self, address: u64, bytes: u64) -> bool {
+        let end = address.saturating_add(bytes);
+        let before = self.mappings.range(..end).next_back();
+        before.is_some_and(|(start, length)| start + length > address)
+    }
+
+    /// The pieces that make up exactly this range.
+    fn pieces(&self, address: u64, bytes: u64) -> Result<Vec<(u64, u64)>, &'static str> {
+        let end = address.checked_add(bytes).ok_or("past the end of the address space")?;
+        let mut pieces = Vec::new();
+        let mut next = address;
+        while next < end {
+            let length = *self.mappings.get(&next).ok_or("not mapped, or inside a mapped piece")?;
+            pieces.push((next, length));
+            next += length;
+        }
+        if next == end { Ok(pieces) } else { Err("the range ends inside a mapped piece") }
+    }
+}
+
+/// Calls are made with the table locked, so that what was checked still holds when the driver acts on it.
+impl Ranges {
+    pub(super) fn new(granularity_bytes: u64) -> Self {
+        Self { granularity_bytes, tables: Mutex::default() }
+    }
+
+    pub(super) fn granularity_bytes(&self) -> u64 {
+        self.granularity_bytes
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Only whole insertions and removals happen under this lock, so a poisoned one still guards whole tables.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_size(&self, driver: &Driver, bytes: u64) -> Result<(), DeviceError> {
+        if bytes == 0 || !bytes.is_multiple_of(self.granularity_bytes) {
+            let reason = "not a positive multiple of the granularity";
+            return Err(DeviceError::InvalidSize { device: driver.device_name.clone(), bytes, reason });
+        }
+        Ok(())
+    }
+
+    pub(super) fn reserve(&self, driver: &Driver, bytes: u64) -> Result<u64, DeviceError> {
+        self.check_size(driver, bytes)?;
+        let address = driver.reserve_addresses(bytes, self.granularity_bytes)?;
+        self.tables().reservations.insert(address, bytes);
+        Ok(address)
+    }
+
+    pub(super) fn unreserve(&self, driver: &Driver, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        let mut tables = self.tables();
+        match tables.reservations.get(&address) {
+            Some(found) if *found == bytes => {}
+            Some(_) => return Err(invalid(driver, address, "a reservation is given back whole, with its own size")),
+            None => return Err(invalid(driver, address, "not the start of a reservation")),
+        }
+        if tables.is_mapped_anywhere_in(address, bytes) {
+            return Err(invalid(driver, address, "memory is still mapped in the reservation; unmap it first"));
+        }
+        // SAFETY: a whole reservation with nothing mapped in it, and it stays so under the lock.
+        unsafe { driver.free_addresses(address, bytes) }?;
+        tables.reservations.remove(&address);
+        Ok(())
+    }
+
+    pub(super) fn create(&self, driver: &Driver, bytes: u64) -> Result<PhysicalMemory, DeviceError> {
+        self.check_size(driver, bytes)?;
+        let handle = driver.create_physical(bytes)?;
+        self.tables().physical.insert(handle, bytes);
+        Ok(PhysicalMemory { handle, bytes })
+    }
+
+    pub(super) fn release(&self, driver: &Driver, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        let mut tables = self.tables();
+        check_physical(driver, &tables, memory)?;
+        // SAFETY: in the table, so made here and not released.
+        unsafe { driver.release_physical(memory.handle) }?;
+        tables.physical.remove(&memory.handle);
+        Ok(())
+    }
+
+    pub(super) fn map(&self, driver: &Driver, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        let PhysicalMemory { handle, bytes } = memory;
+        let mut tables = self.tables();
+        check_physical(driver, &tables, memory)?;
+        if !address.is_multiple_of(self.granularity_bytes) {
+            return Err(invalid(driver, address, "not a multiple of the granularity"));
+        }
+        if !tables.is_reserved(address, bytes) {
+            return Err(invalid(driver, address, "the memory does not fit into one reservation there"));
+        }
+        if tables.is_mapped_anywhere_in(address, bytes) {
+            return Err(invalid(driver, address, "already mapped; unmap it first"));
+        }
+        // SAFETY: reserved, free and aligned, with an unreleased handle of this size; all of it stays so under the lock.
+        unsafe { driver.map(address, bytes, handle) }?;
+        // SAFETY: mapped in the line above.
+        if let Err(error) = unsafe { driver.make_accessible(address, bytes) } {
+            // SAFETY: mapped above, and not accessible, so nobody uses it.
+            if unsafe { driver.unmap(address, bytes) }.is_err() {
+                // Still mapped: the table says so, and `unmap` may be tried again.
+                tables.mappings.insert(address, bytes);
+            }
+            return Err(error);
+        }
+        tables.mappings.insert(address, bytes);
+        Ok(())
+    }
+
+    pub(super) fn unmap(&self, driver: &Driver, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.check_size(driver, bytes)?;
+        let mut tables = self.tables();
+        let pieces = tables.pieces(address, bytes).map_err(|reason| invalid(driver, address, reason))?;
+        for (address, bytes) in pieces {
+            // One call a piece: the driver does not promise to take several at once.
+            // SAFETY: a whole mapped piece. That its users are done is the allocator's part; the device faults otherwise,
+            // this process does not.
+            unsafe { driver.unmap(address, bytes) }?;
+            tables.mappings.remove(&address);
+        }
+        Ok(())
+    }
+
+    /// Takes everything apart when the device goes; the bytes of physical memory the driver refused to take back.
+    pub(super) fn release_all(&mut self, driver: &Driver) -> u64 {
+        let tables = std::mem::take(self.tables.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let Tables { reservations, physical, mappings } = tables;
+        let mut refused_bytes = 0;
+        for (address, bytes) in mappings {
+            // SAFETY: a whole mapped piece; the device is going, so nobody can reach it through it any more.
+            if unsafe { driver.unmap(address, bytes) }.is_err() {
+                refused_bytes += bytes;
+            }
+        }
+        for (handle, bytes) in physical {
+            // SAFETY: in the table until here, so not released.
+            if unsafe { driver.release_physical(handle) }.is_err() {
+                refused_bytes += bytes;
+            }
+        }
+        for (address, bytes) in reservations {
+            // SAFETY: a whole reservation. Where an unmapping was refused above, the driver refuses this too, and the range
+            // stays until the process ends; no bytes are lost by it.
+            let _ = unsafe { driver.free_addresses(address, bytes) };
+        }
+        refused_bytes
+    }
+}
+
+fn invalid(driver: &Driver, address: u64, reason: &'static str) -> DeviceError {
+    DeviceError::InvalidAddress { device: driver.device_name.clone(), address, reason }
+}
+
+fn check_physical(driver: &Driver, tables: &Tables, memory: PhysicalMemory) -> Result<(), DeviceError> {
+    match tables.physical.get(&memory.handle) {
+        Some(bytes) if *bytes == memory.bytes => Ok(()),
+        Some(_) => Err(invalid(driver, memory.handle, "this physical memory has another size")),
+        None => Err(invalid(driver, memory.handle, "not the handle of physical memory, or already released")),
+    }
+}

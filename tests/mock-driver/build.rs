@@ -1,0 +1,9 @@
+//! Gives the library the name under which cudarc asks the loader for the driver, so that once it is open, asking for the
+//! driver finds it.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -12,6 +12,7 @@ use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use super::process::merged;
 use super::{DriverMemory, DriverUnavailable, MatchedBy, MemoryQuery, ProcessMemory, QueryFailure, QueryStatus};
 use crate::device::Device;
+use crate::sync::lock;
 
 #[cfg(windows)]
 const LIBRARY: &str = "nvml.dll";
@@ -31,7 +32,7 @@ static LOADED: Mutex<BTreeMap<OsString, &'static Nvml>> = Mutex::new(BTreeMap::n
 
 fn load(lib_path: Option<&OsStr>) -> Result<&'static Nvml, DriverUnavailable> {
     let path = lib_path.unwrap_or(OsStr::new(LIBRARY));
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = lock(&LOADED);
     if let Some(nvml) = loaded.get(path) {
         return Ok(nvml);
     }

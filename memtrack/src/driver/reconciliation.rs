@@ -29,6 +29,26 @@ pub enum Basis {
 /// no process at all (8.8 MiB on an H200). It is negative when the parts are
 /// more than the whole: the figures are read one after another, and a context measured over the whole device has other
 /// processes' memory that may since have gone.
+///
+/// ```
+/// use memtrack::driver::{ContextMemory, DriverMemory, DriverSample, PidNamespace, ProcessMemory, Reconciliation};
+///
+/// const MIB: u64 = 1 << 20;
+/// let sample = |used, own| {
+///     let memory = DriverMemory::v2(80_000 * MIB, 0, 80_000 * MIB - used, used);
+///     let processes = vec![ProcessMemory::listed(7, Some(own)), ProcessMemory::listed(8, Some(100 * MIB))];
+///     DriverSample::new(Ok(memory), Ok(processes), true, 7, PidNamespace::Initial)
+/// };
+/// let context = ContextMemory::measure(&sample(602 * MIB, 502 * MIB), 2 * MIB, None)?;
+/// let parts = Reconciliation::new(&sample(1100 * MIB, 1000 * MIB), context, 300 * MIB, 400 * MIB)?;
+/// assert_eq!(parts.unexplained_bytes, 100 * MIB as i64);
+/// assert_eq!(
+///     parts.to_string(),
+///     "used 1.07 GiB = allocated 300.00 MiB + cached 100.00 MiB + context 500.00 MiB + other processes 100.00 MiB \
+///      + unexplained 100.00 MiB (this process 100.00 MiB)  (NVML v2)"
+/// );
+/// # Ok::<_, memtrack::driver::DriverUnavailable>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconciliation {

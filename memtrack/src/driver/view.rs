@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::{
     Connection, ContextMemory, DriverMemory, DriverReport, DriverSample, DriverUnavailable, MemoryQuery, PidNamespace,
     QueryFailure, QueryStatus, Reconciliation,
 };
 use crate::device::{Device, DeviceKind};
+use crate::sync::lock;
 
 /// By what a device was found in NVML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +28,18 @@ pub enum MatchedBy {
 /// Safe to use from any thread. The queries take the driver's own lock for their time: on an H200 (driver 580) a
 /// [`memory`] query takes 6 µs and a [`sample`] with its process lists 50 µs, on some machines several milliseconds. Use them at
 /// the end of an epoch or a phase, not in a step.
+///
+/// ```
+/// use memtrack::device::Host;
+/// use memtrack::driver::{DriverReport, DriverView};
+///
+/// let device = Host::new();
+/// let report = match DriverView::attach(&device, 0) {
+///     Ok(view) => view.report(0, 0),
+///     Err(why) => DriverReport::Unavailable(why),
+/// };
+/// assert_eq!(report.to_string(), "driver    no figures: host is a host device, which no GPU driver knows");
+/// ```
 ///
 /// [`memory`]: Self::memory
 /// [`sample`]: Self::sample
@@ -70,7 +83,7 @@ impl DriverView {
 
     /// The context as last measured.
     pub fn context(&self) -> ContextMemory {
-        *self.context.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.context)
     }
 
     /// The whole device's memory: one query, without the process lists.
@@ -103,7 +116,7 @@ impl DriverView {
     /// As for [`sample`](Self::sample); the context then stays as it was.
     pub fn remeasure_context(&self, reserved_bytes: u64) -> Result<ContextMemory, DriverUnavailable> {
         let context = ContextMemory::measure(&self.sample()?, reserved_bytes, self.baseline)?;
-        *self.context.lock().unwrap_or_else(PoisonError::into_inner) = context;
+        *lock(&self.context) = context;
         Ok(context)
     }
 

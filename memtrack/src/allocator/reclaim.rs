@@ -74,10 +74,10 @@ impl Inner {
         if let Ok(lease) = self.take_segment(&mut growth, request)? {
             return Ok(lease);
         }
-        if self.release_oversize(&mut growth, request)? {
-            if let Ok(lease) = self.take_segment(&mut growth, request)? {
-                return Ok(lease);
-            }
+        if self.release_oversize(&mut growth, request)?
+            && let Ok(lease) = self.take_segment(&mut growth, request)?
+        {
+            return Ok(lease);
         }
 
         let started = Instant::now();
@@ -173,11 +173,11 @@ impl Inner {
         let key_bytes = request.size_bytes.max(max_split_size_bytes);
         let mut pools = request.shard.pools();
         let pool = request.pool;
-        if let Some(fit) = pools.free(pool).best_fit(key_bytes) {
-            if !pools.blocks[fit.index].is_split() {
-                self.release_segment(growth, &mut pools, pool, fit)?;
-                return Ok(true);
-            }
+        if let Some(fit) = pools.free(pool).best_fit(key_bytes)
+            && !pools.blocks[fit.index].is_split()
+        {
+            self.release_segment(growth, &mut pools, pool, fit)?;
+            return Ok(true);
         }
         let mut released_bytes = 0;
         let mut position = FreeBlock { size_bytes: key_bytes, address: 0, index: 0 };

@@ -18,6 +18,8 @@ pub use allocator::{
     Refusal, RoundupDivisions,
 };
 pub use buffer::{Buffer, Element};
+#[cfg(feature = "cuda")]
+pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};
 pub use current::{Current, clear_default, current, enabled, set_default, set_enabled};
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use scope::scope;

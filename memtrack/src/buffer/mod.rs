@@ -10,7 +10,12 @@ use std::sync::Arc;
 use crate::allocator::{AllocationError, CachingAllocator, Lease, Shard};
 use crate::device::{Device, Stream};
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod host;
+
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};
 
 /// What a [`Buffer`] can hold: plain data, for which every bit pattern is a value.
 pub trait Element: bytemuck::Pod + Send + Sync {}

@@ -145,6 +145,11 @@ impl Cuda {
         })
     }
 
+    /// What an error of cudarc's own calls is called here.
+    pub(crate) fn failure(&self, call: &'static str, error: DriverError) -> DeviceError {
+        driver_error(&self.name, call, error)
+    }
+
     /// cudarc's handle to the primary context this device lives in.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.driver.context

@@ -1,2 +1,70 @@
 //! The `#[track_memory]` attribute of memtrack; use it through the `memtrack` crate, which re-exports it.
+//!
+//! The way of one use through this crate: [`args`] reads the attribute's options, [`function`] the annotated function,
+//! [`check`] refuses what cannot work, and [`expand_sync`] or [`expand_async`] writes the function anew around its
+//! untouched body. Mistakes are collected in [`errors`], so that one compilation reports all of them.
 #![forbid(unsafe_code)]
+
+mod args;
+mod check;
+mod early_return;
+mod errors;
+mod expand;
+mod expand_async;
+mod expand_sync;
+mod fields;
+mod function;
+mod prologue;
+mod signature;
+mod suggest;
+
+use proc_macro::TokenStream;
+
+/// Measures a function: what it allocates and frees, how high memory rises meanwhile, and how it ends.
+///
+/// Each call opens a tracing span and a memory scope. When the call ends, the scope's figures are recorded on the span,
+/// all at once: `mem.device`, `mem.phase`, `mem.before`, `mem.after`, `mem.delta`, `mem.peak` (absolute),
+/// `mem.peak_delta` (above `mem.before`), `mem.allocs`, `mem.frees`, `mem.retries`, `mem.ooms` and `mem.outcome`. Bytes
+/// and counts are `i64`. What the call owns is freed before the figures are read: its arguments, those bound to `_`, a
+/// `self` taken by value, and the temporaries of its last expression.
+///
+/// Works on functions and methods, generic or not, synchronous or `async`. An `async fn` is measured from its first
+/// poll until it completes or is dropped; a future that is never polled leaves no span. Arguments are not recorded
+/// unless `fields` names them, and need no `Debug`.
+///
+/// # Options
+///
+/// All are optional, in any order, each at most once.
+///
+/// | option | meaning | without it |
+/// |---|---|---|
+/// | `name = "…"`, or only `"…"` | the span's and the scope's name: a string, or the path of a constant | the function's name |
+/// | `phase = "…"` | the phase the scope counts for: a string, or the path of a `&'static str` | the phase around it |
+/// | `device = expr` | which allocator to measure: a `CachingAllocator`, a reference to one, or an `Arc`, `Rc` or `Box` of one; evaluated once, before the body | the current allocator |
+/// | `fields(a = expr, b = %expr, c = ?expr, %d, ?e, f)` | further fields of the span, in tracing's words; `f` alone is declared empty, for the body to record | none |
+/// | `level = "debug"` | the span's level: a name, a number from 1 (trace) to 5 (error), or the path of a constant | info |
+/// | `target = "…"` | the span's target: a string, or the path of a constant | the module's path |
+/// | `err` | tells `Err` from `Ok` in `mem.outcome`; the function must return a `Result` | `ok` for both |
+/// | `crate = path` | where memtrack is, for code that reaches it through another crate | `::memtrack` |
+///
+/// `fields` and `device` can use the arguments by the names that the function gives them.
+///
+/// # Outcomes
+///
+/// `mem.outcome` is `ok`, `err` (only with the option `err`), `panic` (the call itself unwound; a call made by a
+/// destructor during another panic is not a panic) or `cancelled` (a future dropped before it completed).
+///
+/// # Limits
+///
+/// With `#[track_caller]` the body cannot be moved into a closure, which would change what it sees as its caller. Then
+/// a `self` taken by value is freed after the figures are read, and with `err` a macro in the body that hides
+/// `return Ok(…)` is reported as `err`.
+///
+/// # Cost
+///
+/// With memtrack switched off at run time: one relaxed atomic load. Otherwise a span, and if the span is enabled or
+/// `phase` is given, one lock to open the scope and one to close it.
+#[proc_macro_attribute]
+pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
+    expand::attribute(args.into(), item.into()).into()
+}

@@ -1,0 +1,91 @@
+//! From the attribute's tokens to the function's: reading, checking, and what all expansions share.
+
+use crate::args::Args;
+use crate::check::check;
+use crate::errors::Errors;
+use crate::function::{Function, in_braces_of};
+use crate::prologue::local;
+use crate::{expand_async, expand_sync};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::parse::Parser as _;
+use syn::{Block, Expr, Signature, Stmt};
+
+/// Expands `#[track_memory(args)] item`.
+///
+/// With a mistake anywhere, the item is emitted as it was, so that its callers do not fail too.
+pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let args = Args::read(args, &mut errors);
+    let function = Function::read(item.clone(), &mut errors);
+    if let Some(function) = &function {
+        check(function, &args, &mut errors);
+    }
+    if let Some(errors) = errors.finish() {
+        return quote!(#errors #item);
+    }
+    match function {
+        Some(function) if function.signature.asyncness.is_some() => expand_async::expand(&args, function),
+        Some(function) => expand_sync::expand(&args, function),
+        None => item,
+    }
+}
+
+/// The function with another signature and other statements between its braces.
+pub(crate) fn emit(function: &Function, signature: &Signature, statements: TokenStream) -> TokenStream {
+    let Function { attributes, visibility, defaultness, inner_attributes, body, .. } = function;
+    let body = in_braces_of(body, quote!(#(#inner_attributes)* #statements));
+    quote!(#(#attributes)* #visibility #defaultness #signature #body)
+}
+
+/// The user's body, run to its value and that value returned.
+///
+/// The `let` ends the life of the last expression's temporaries before anything else happens, whatever the edition. The
+/// user's block stays a block of its own, in the user's braces. `inspect` comes between, given the value's name.
+pub(crate) fn run_body(
+    function: &Function,
+    return_type: &TokenStream,
+    inspect: impl FnOnce(&syn::Ident) -> TokenStream,
+) -> TokenStream {
+    let value = local("__value");
+    let inspect = inspect(&value);
+    let body = &function.body;
+    // Only for a body that visibly never reaches its end: the lint would report our `let`.
+    let diverges = ends_diverging(function)
+        .then(|| quote_spanned!(Span::mixed_site()=> #[allow(clippy::diverging_sub_expression)]));
+    quote_spanned! {Span::mixed_site()=>
+        #diverges
+        let #value: #return_type = #body;
+        #inspect
+        #[allow(unreachable_code, clippy::needless_return)]
+        return #value;
+    }
+}
+
+/// A `return` of the declared type that never runs.
+///
+/// The type of an async block cannot be stated; seeing this first, rustc coerces every later `return` to it.
+pub(crate) fn return_edge(return_type: &TokenStream) -> TokenStream {
+    let value = local("__edge");
+    quote_spanned! {Span::mixed_site()=>
+        #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::needless_return)]
+        if false {
+            let #value: #return_type = loop {};
+            return #value;
+        }
+    }
+}
+
+/// Whether the body's last statement visibly diverges: `return`, `panic!` and its like.
+fn ends_diverging(function: &Function) -> bool {
+    const DIVERGING: [&str; 4] = ["panic", "todo", "unimplemented", "unreachable"];
+    let statements = Block::parse_within.parse2(function.body.stream());
+    let Some(last) = statements.ok().and_then(|mut statements| statements.pop()) else { return false };
+    let named = |path: &syn::Path| DIVERGING.iter().any(|name| path.segments.last().is_some_and(|s| s.ident == name));
+    match &last {
+        Stmt::Macro(statement) => named(&statement.mac.path),
+        Stmt::Expr(Expr::Macro(expression), _) => named(&expression.mac.path),
+        Stmt::Expr(Expr::Return(_), _) => true,
+        _ => false,
+    }
+}

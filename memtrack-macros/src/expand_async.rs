@@ -1,0 +1,62 @@
+//! `async fn`: the body becomes an async block inside the runtime's `Tracked`, which enters the span and owns the
+//! thread's allocations at each poll, and drops the block, arguments and all, before it reads the figures.
+//!
+//! The arguments are bound again inside the block, since only there they can borrow from the body. `device` and
+//! `fields` see them there too. So the block asks for its scope itself: it hands the request over and stops once, and
+//! `Tracked` opens the scope and polls on at once.
+
+use crate::args::Args;
+use crate::expand::{emit, return_edge, run_body};
+use crate::function::Function;
+use crate::prologue::{private_path, prologue};
+use crate::signature::{never_returns, rebind_parameters, stated_return_type, use_receiver};
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+
+/// Expands an `async fn`.
+pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
+    let private = private_path(args);
+    let open = prologue(args, &function, |parts| {
+        quote_spanned! {Span::mixed_site()=>
+            #private::hand_over(#parts);
+            #private::Pause::once().await;
+        }
+    });
+    let receiver = use_receiver(&function.signature);
+    let mut signature = function.signature.clone();
+    let rebinds = rebind_parameters(&mut signature);
+    let statements = if never_returns(&function.signature) {
+        let body = function.body.stream();
+        quote_spanned! {Span::mixed_site()=>
+            match #private::Tracked::never(async move {
+                #receiver
+                #rebinds
+                #open
+                #body
+            }).await {}
+        }
+    } else {
+        let return_type = stated_return_type(&function.signature);
+        let edge = return_edge(&return_type);
+        let body = run_body(&function, &return_type, |_| TokenStream::new());
+        let outcome = if args.err.is_some() {
+            quote_spanned!(Span::mixed_site()=> #private::outcome_of::<#return_type>)
+        } else {
+            quote_spanned!(Span::mixed_site()=> #private::outcome_ok)
+        };
+        quote_spanned! {Span::mixed_site()=>
+            #[allow(clippy::needless_return)]
+            return #private::Tracked::new(
+                async move {
+                    #edge
+                    #receiver
+                    #rebinds
+                    #open
+                    #body
+                },
+                #outcome,
+            ).await;
+        }
+    };
+    emit(&function, &signature, statements)
+}

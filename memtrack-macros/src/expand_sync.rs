@@ -1,0 +1,128 @@
+//! Functions that run to their end in one call.
+//!
+//! The guard is the first variable, so it is dropped last; the arguments are bound again after it. The body stands in
+//! the function itself, so that `return`, `?`, lifetimes and `#[track_caller]` work as without the attribute. Only where
+//! that cannot be exact it moves into a closure that is called once: with `err`, which must see the value of every
+//! `return`, and with a `self` taken by value, which cannot be bound again.
+
+use crate::args::Args;
+use crate::early_return;
+use crate::expand::{emit, return_edge, run_body};
+use crate::function::Function;
+use crate::prologue::{local, private_path, prologue};
+use crate::signature::{never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+
+/// Where the body stands.
+enum Placement {
+    /// In the function.
+    Inline,
+    /// In a closure called once.
+    Closure,
+    /// In the function although `err` asks for the closure, as `#[track_caller]` forbids it.
+    InlineWithResult,
+}
+
+/// Expands a function that is not `async`.
+pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
+    let placement = if never_returns(&function.signature) {
+        Placement::Inline
+    } else if function.has_attribute("track_caller") {
+        if args.err.is_some() { Placement::InlineWithResult } else { Placement::Inline }
+    } else if args.err.is_some() || owns_receiver(&function.signature) {
+        Placement::Closure
+    } else {
+        Placement::Inline
+    };
+    match placement {
+        Placement::Inline => inline(args, function),
+        Placement::Closure => closure(args, function),
+        Placement::InlineWithResult => inline_with_result(args, function),
+    }
+}
+
+fn inline(args: &Args, function: Function) -> TokenStream {
+    let private = private_path(args);
+    let guard = local("__guard");
+    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
+    let body = if never_returns(&function.signature) {
+        // `!` is no type for a `let`, and a block around the statements would be one too many.
+        function.body.stream()
+    } else {
+        run_body(&function, &stated_return_type(&function.signature), |_| TokenStream::new())
+    };
+    let mut signature = function.signature.clone();
+    let rebinds = rebind_parameters(&mut signature);
+    let statements = quote_spanned! {Span::mixed_site()=>
+        let mut #guard = #private::Guard::idle();
+        #rebinds
+        #open
+        #body
+    };
+    emit(&function, &signature, statements)
+}
+
+fn closure(args: &Args, function: Function) -> TokenStream {
+    let private = private_path(args);
+    let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
+    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #handle.open(#parts);));
+    let return_type = stated_return_type(&function.signature);
+    let edge = return_edge(&return_type);
+    let body = run_body(&function, &return_type, |_| TokenStream::new());
+    let receiver = use_receiver(&function.signature);
+    let inspect = args.err.as_ref().map(|_| {
+        let check = check_result(&private, &return_type, &quote!(&#value));
+        quote_spanned!(Span::mixed_site()=> #guard.ends_with(#check);)
+    });
+    let mut signature = function.signature.clone();
+    let rebinds = rebind_parameters(&mut signature);
+    let statements = quote_spanned! {Span::mixed_site()=>
+        let mut #guard = #private::Guard::idle();
+        let #value: #return_type = {
+            let #handle = &mut #guard;
+            #private::call_once(move || {
+                #edge
+                #receiver
+                #rebinds
+                #open
+                #body
+            })
+        };
+        #inspect
+        #[allow(clippy::needless_return)]
+        return #value;
+    };
+    emit(&function, &signature, statements)
+}
+
+fn inline_with_result(args: &Args, mut function: Function) -> TokenStream {
+    let private = private_path(args);
+    let guard = local("__guard");
+    let open = prologue(args, &function, |parts| {
+        quote_spanned! {Span::mixed_site()=>
+            #guard.open(#parts);
+            #guard.left_early_with_error();
+        }
+    });
+    let return_type = stated_return_type(&function.signature);
+    early_return::report(&mut function.body, &private, &guard);
+    let body = run_body(&function, &return_type, |value| {
+        let check = check_result(&private, &return_type, &quote!(&#value));
+        quote_spanned!(Span::mixed_site()=> #[allow(unreachable_code)] { #guard.ends_with(#check); })
+    });
+    let mut signature = function.signature.clone();
+    let rebinds = rebind_parameters(&mut signature);
+    let statements = quote_spanned! {Span::mixed_site()=>
+        let mut #guard = #private::Guard::idle();
+        #rebinds
+        #open
+        #body
+    };
+    emit(&function, &signature, statements)
+}
+
+/// The outcome of a returned value; an error about its type is shown at the return type.
+fn check_result(private: &TokenStream, return_type: &TokenStream, value: &TokenStream) -> TokenStream {
+    quote_spanned!(Span::mixed_site()=> #private::outcome_of::<#return_type>(#value))
+}

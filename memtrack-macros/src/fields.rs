@@ -1,0 +1,134 @@
+//! The option `fields(…)`: further fields of the span, in the syntax of tracing's `span!`.
+//!
+//! Read here and not left to `span!`, so that a slip is reported at the user's token and a name that memtrack writes
+//! itself is refused.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Expr, Ident, LitStr, Token, token};
+
+/// How tracing is told to render a value: `%` for `Display`, `?` for `Debug`.
+enum Sigil {
+    Display(Token![%]),
+    Debug(Token![?]),
+}
+
+impl Sigil {
+    fn parse_optional(input: ParseStream<'_>) -> syn::Result<Option<Self>> {
+        Ok(if input.peek(Token![%]) {
+            Some(Self::Display(input.parse()?))
+        } else if input.peek(Token![?]) {
+            Some(Self::Debug(input.parse()?))
+        } else {
+            None
+        })
+    }
+}
+
+impl ToTokens for Sigil {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Self::Display(sigil) => sigil.to_tokens(tokens),
+            Self::Debug(sigil) => sigil.to_tokens(tokens),
+        }
+    }
+}
+
+/// A field's name: `a.b`, `"a b"` or `{CONSTANT}`.
+enum Name {
+    Dotted(Punctuated<Ident, Token![.]>),
+    Literal(LitStr),
+    Constant(token::Brace, Expr),
+}
+
+impl Name {
+    /// The name as text, where it is known here.
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Dotted(words) => {
+                Some(words.iter().map(|word| word.unraw().to_string()).collect::<Vec<_>>().join("."))
+            }
+            Self::Literal(literal) => Some(literal.value()),
+            Self::Constant(..) => None,
+        }
+    }
+}
+
+impl Parse for Name {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.peek(LitStr) {
+            Ok(Self::Literal(input.parse()?))
+        } else if input.peek(token::Brace) {
+            let content;
+            let brace = syn::braced!(content in input);
+            Ok(Self::Constant(brace, content.parse()?))
+        } else if input.peek(Ident::peek_any) {
+            Ok(Self::Dotted(Punctuated::parse_separated_nonempty_with(input, Ident::parse_any)?))
+        } else {
+            Err(input.error("expected a field: `name = value`, `%name`, `?name` or `name`"))
+        }
+    }
+}
+
+impl ToTokens for Name {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Self::Dotted(words) => words.to_tokens(tokens),
+            Self::Literal(literal) => literal.to_tokens(tokens),
+            Self::Constant(brace, constant) => brace.surround(tokens, |tokens| constant.to_tokens(tokens)),
+        }
+    }
+}
+
+/// One field.
+pub(crate) struct Field {
+    name: Name,
+    value: Value,
+}
+
+enum Value {
+    /// `name = value`.
+    Given(Token![=], Option<Sigil>, Expr),
+    /// `%name` or `?name`.
+    Shorthand(Sigil),
+    /// `name`: declared, for the body to record.
+    Empty,
+}
+
+impl Parse for Field {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let sigil = Sigil::parse_optional(input)?;
+        let name: Name = input.parse()?;
+        if let Some(text) = name.text()
+            && text.split('.').next() == Some("mem")
+        {
+            return Err(syn::Error::new_spanned(
+                &name,
+                format!("`{text}`: fields that begin with `mem.` are `#[track_memory]`'s own; choose another name"),
+            ));
+        }
+        let value = match sigil {
+            Some(sigil) => Value::Shorthand(sigil),
+            None if input.peek(Token![=]) => {
+                Value::Given(input.parse()?, Sigil::parse_optional(input)?, input.parse()?)
+            }
+            None => Value::Empty,
+        };
+        Ok(Self { name, value })
+    }
+}
+
+impl Field {
+    /// The field as `span!` takes it, given the path of the runtime's private module.
+    pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
+        let Self { name, value } = self;
+        match value {
+            Value::Given(equals, sigil, value) => quote!(#name #equals #sigil #value),
+            Value::Shorthand(sigil) => quote!(#sigil #name),
+            Value::Empty => quote!(#name = #private::Empty),
+        }
+    }
+}

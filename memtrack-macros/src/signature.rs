@@ -1,0 +1,130 @@
+//! What an expansion needs to know of a signature, and the parameters' way from the signature into the body.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, format_ident, quote_spanned};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Attribute, FnArg, Ident, Pat, PatIdent, ReceiverKind, ReturnType, Signature, Token, Type};
+
+/// Whether the function's return type is `!`.
+pub(crate) fn never_returns(signature: &Signature) -> bool {
+    matches!(&signature.output, ReturnType::Type(_, output) if matches!(**output, Type::Never(_)))
+}
+
+/// The return type as a `let` can state it: each `impl Trait` becomes `_`, none becomes `()`.
+pub(crate) fn stated_return_type(signature: &Signature) -> TokenStream {
+    struct Erase;
+    impl VisitMut for Erase {
+        fn visit_type_mut(&mut self, node: &mut Type) {
+            if let Type::ImplTrait(_) = node {
+                *node = Type::Verbatim(quote_spanned!(Span::mixed_site()=> _));
+            } else {
+                visit_mut::visit_type_mut(self, node);
+            }
+        }
+    }
+    match &signature.output {
+        ReturnType::Default => quote_spanned!(Span::mixed_site()=> ()),
+        ReturnType::Type(_, output) => {
+            let mut output = output.clone();
+            Erase.visit_type_mut(&mut output);
+            output.into_token_stream()
+        }
+    }
+}
+
+/// Whether the receiver owns something that dies with the call: `self`, `self: Box<Self>` and the like, but not
+/// `&self`, `self: &Arc<Self>` or `self: Pin<&mut Self>`.
+pub(crate) fn owns_receiver(signature: &Signature) -> bool {
+    signature.receiver().is_some_and(|receiver| match &receiver.kind {
+        ReceiverKind::Reference(..) => false,
+        ReceiverKind::Typed(_, ty) => !is_borrow(ty),
+        _ => true,
+    })
+}
+
+fn is_borrow(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) => true,
+        Type::Paren(inner) => is_borrow(&inner.elem),
+        Type::Group(inner) => is_borrow(&inner.elem),
+        Type::Path(path) => path.path.segments.last().is_some_and(|segment| {
+            segment.ident == "Pin"
+                && matches!(&segment.arguments, syn::PathArguments::AngleBracketed(arguments)
+                    if matches!(arguments.args.first(), Some(syn::GenericArgument::Type(pinned)) if is_borrow(pinned)))
+        }),
+        _ => false,
+    }
+}
+
+/// A use of the receiver as a whole, so that a closure or an async block owns all of it, or nothing without a receiver.
+///
+/// The token is the receiver's own: inside `macro_rules!` a new `self` would name another variable.
+pub(crate) fn use_receiver(signature: &Signature) -> TokenStream {
+    signature.receiver().map_or_else(TokenStream::new, |receiver| {
+        let this = &receiver.self_token;
+        quote_spanned!(Span::mixed_site()=> let _ = &#this;)
+    })
+}
+
+/// Makes each parameter of the signature a plain name, and returns the `let`s that bind the user's patterns again.
+///
+/// Bound again after the guard, the arguments are dropped before it, in the order of an ordinary function: later
+/// parameters first, and of one parameter the pattern's variables before what the pattern leaves behind. That leftover
+/// is why a pattern takes two steps.
+pub(crate) fn rebind_parameters(signature: &mut Signature) -> TokenStream {
+    let mut rebinds = TokenStream::new();
+    for (index, input) in signature.inputs.iter_mut().enumerate() {
+        let FnArg::Typed(parameter) = input else { continue };
+        let (on_parameter, on_let) = split_attributes(&parameter.attrs);
+        parameter.attrs = on_parameter;
+        let simple = match &mut *parameter.pat {
+            Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability, ident, .. }) => {
+                Some((mutability.take(), ident.clone()))
+            }
+            _ => None,
+        };
+        rebinds.extend(match simple {
+            Some((mutability, ident)) => rebind_name(&on_let, mutability, &ident),
+            None => rebind_pattern(&on_let, &mut parameter.pat, index),
+        });
+    }
+    rebinds
+}
+
+fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident: &Ident) -> TokenStream {
+    // The one use of the parameter that the user did not write.
+    let underscore = ident.to_string().starts_with('_').then(|| {
+        quote_spanned! {Span::mixed_site()=>
+            #[allow(clippy::used_underscore_binding, clippy::no_effect_underscore_binding)]
+        }
+    });
+    quote_spanned!(Span::mixed_site()=> #underscore #(#attributes)* let #mutability #ident = #ident;)
+}
+
+fn rebind_pattern(attributes: &[Attribute], pattern: &mut Pat, index: usize) -> TokenStream {
+    let name = format_ident!("__arg{index}", span = Span::mixed_site());
+    let plain =
+        Pat::Ident(PatIdent { attrs: Vec::new(), by_ref: None, mutability: None, ident: name.clone(), subpat: None });
+    let pattern = std::mem::replace(pattern, plain);
+    quote_spanned! {Span::mixed_site()=>
+        #(#attributes)* let #name = #name;
+        #(#attributes)* let #pattern = #name;
+    }
+}
+
+/// A parameter's attributes: those that stay on it, and those for its `let`.
+///
+/// A lint's level moves, since the variable it speaks of is now the `let`'s; what decides whether the parameter exists
+/// is on both.
+fn split_attributes(attributes: &[Attribute]) -> (Vec<Attribute>, Vec<Attribute>) {
+    const LINTS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
+    let names = |attribute: &Attribute, words: &[&str]| words.iter().any(|word| attribute.path().is_ident(word));
+    (
+        attributes.iter().filter(|attribute| !names(attribute, &LINTS)).cloned().collect(),
+        attributes
+            .iter()
+            .filter(|attribute| names(attribute, &LINTS) || names(attribute, &["cfg", "cfg_attr"]))
+            .cloned()
+            .collect(),
+    )
+}

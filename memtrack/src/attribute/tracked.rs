@@ -1,0 +1,168 @@
+//! One call of an asynchronous function.
+//!
+//! ```text
+//!   Unpolled --first poll asks for a scope--> Open --Ready, panic or drop--> Closed
+//!      `------first poll does not ask------> Unmeasured
+//! ```
+
+use super::hand_over::{Request, take_request};
+use super::record::record;
+use crate::scope::{OpenScope, Outcome};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tracing::Span;
+
+pin_project_lite::pin_project! {
+    /// The future around an expanded body.
+    ///
+    /// The scope is open from the first poll to completion or drop, since memory is held across `.await`; at each poll
+    /// the span is entered and the thread's allocations belong to the scope. The body is dropped in place, arguments
+    /// and all, before the scope closes. Never polled, it leaves no trace. It is `Send` if the body is.
+    pub struct Tracked<F>
+    where
+        F: Future,
+    {
+        // None once the body has ended.
+        #[pin]
+        body: Option<F>,
+        outcome: fn(&F::Output) -> Outcome,
+        state: State,
+    }
+
+    impl<F> PinnedDrop for Tracked<F>
+    where
+        F: Future,
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if let State::Open(activation) = this.state {
+                activation.drop_body(|| this.body.set(None));
+            }
+        }
+    }
+}
+
+enum State {
+    /// Not yet polled: nothing has happened.
+    Unpolled,
+    /// Polled, and the body did not ask for a scope: memtrack is off, or nobody would read the figures.
+    Unmeasured,
+    /// Measured.
+    Open(Activation),
+    /// Measured to the end.
+    Closed,
+}
+
+impl<F: Future> Tracked<F> {
+    /// A future around `body`; `outcome` judges the value it completes with.
+    pub const fn new(body: F, outcome: fn(&F::Output) -> Outcome) -> Self {
+        Self { body: Some(body), outcome, state: State::Unpolled }
+    }
+}
+
+impl<F: Future<Output = Infallible>> Tracked<F> {
+    /// A future around a body that never completes.
+    pub const fn never(body: F) -> Self {
+        Self::new(body, |never| match *never {})
+    }
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        if let State::Unpolled = this.state {
+            *this.state = State::Unmeasured;
+            let poll = poll_body(this.body.as_mut(), context);
+            if poll.is_ready() {
+                return poll;
+            }
+            let Some(request) = take_request() else { return poll };
+            *this.state = State::Open(Activation::open(request));
+        }
+        let State::Open(activation) = this.state else { return poll_body(this.body, context) };
+        let poll = activation.poll_body(|| poll_body(this.body, context), *this.outcome);
+        if poll.is_ready() {
+            *this.state = State::Closed;
+        }
+        poll
+    }
+}
+
+/// Polls the body; once it has completed, drops it in place.
+fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
+    let Some(body) = place.as_mut().as_pin_mut() else {
+        panic!("a future of a `#[track_memory]` function was polled after it had completed");
+    };
+    let poll = body.poll(context);
+    if poll.is_ready() {
+        place.set(None);
+    }
+    poll
+}
+
+/// A measured call.
+struct Activation {
+    span: Span,
+    /// None if there is no allocator to measure, and after the end.
+    scope: Option<OpenScope>,
+    phase_given: bool,
+    /// Whether a poll has begun and not returned. Seen after a poll, it unwound.
+    in_poll: bool,
+    recorded: bool,
+}
+
+impl Activation {
+    fn open(request: Request) -> Self {
+        let Request { span, name, phase, allocator } = request;
+        let scope = allocator.map(|allocator| OpenScope::open(&allocator, name, phase));
+        Self { span, scope, phase_given: phase.is_some(), in_poll: false, recorded: false }
+    }
+
+    /// Runs one poll inside the span and the scope; on completion closes the scope and records.
+    fn poll_body<T>(&mut self, poll: impl FnOnce() -> Poll<T>, outcome: fn(&T) -> Outcome) -> Poll<T> {
+        let Self { span, scope, phase_given, in_poll, recorded } = self;
+        let _entered = span.enter();
+        *in_poll = true;
+        let poll = {
+            let _attached = scope.as_ref().map(OpenScope::attach);
+            poll()
+        };
+        *in_poll = false;
+        if let Poll::Ready(value) = &poll {
+            *recorded = true;
+            close(span, scope.take(), outcome(value), *phase_given);
+        }
+        poll
+    }
+
+    /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.
+    fn drop_body(&mut self, drop_body: impl FnOnce()) {
+        let Self { span, scope, phase_given, in_poll, recorded } = self;
+        let _entered = span.enter();
+        {
+            let _attached = scope.as_ref().map(OpenScope::attach);
+            drop_body();
+        }
+        let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
+        *recorded = true;
+        close(span, scope.take(), outcome, *phase_given);
+    }
+}
+
+impl Drop for Activation {
+    /// The way out of a body whose own destructor panics while it is dropped.
+    fn drop(&mut self) {
+        if !self.recorded {
+            close(&self.span, self.scope.take(), Outcome::Panic, self.phase_given);
+        }
+    }
+}
+
+fn close(span: &Span, scope: Option<OpenScope>, outcome: Outcome, phase_given: bool) {
+    let scope = scope.map(|scope| scope.close(outcome));
+    record(span, scope.as_ref(), outcome, phase_given);
+}

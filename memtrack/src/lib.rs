@@ -1,17 +1,79 @@
 //! Where GPU memory went, why it ran out, and why nvidia-smi shows another number.
+//!
+//! A training loop takes its memory from a [`CachingAllocator`] through [`Buffer`]s, annotates its functions with
+//! [`#[track_memory]`](macro@track_memory) and ends each epoch with a summary:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use memtrack::device::{self, Stream};
+//! use memtrack::{AllocationError, Buffer, CachingAllocator, track_memory};
+//!
+//! #[track_memory(phase = "forward", err)]
+//! fn forward(allocator: &CachingAllocator, input: &Buffer<f32>) -> Result<Buffer<f32>, AllocationError> {
+//!     let mut output = Buffer::zeros(allocator, input.len())?;
+//!     output.copy_from(input)?;
+//!     Ok(output)
+//! }
+//!
+//! let allocator = CachingAllocator::new(device::auto());
+//! memtrack::set_default(&allocator);
+//! let input = Buffer::from_slice(&allocator, &[1.0_f32; 1000])?;
+//! let epoch = memtrack::epoch(1);
+//! for number in 0..10 {
+//!     let _step = memtrack::step(number);
+//!     let output = forward(&allocator, &input)?;
+//!     assert_eq!(output.to_vec()?[0], 1.0);
+//! }
+//! let summary = epoch.finish().expect("an allocator is current");
+//! assert_eq!(summary.phases[0].name, "forward");
+//! println!("{summary}");
+//! # Ok::<(), AllocationError>(())
+//! ```
+//!
+//! # The parts
+//!
+//! - [`device`]: where bytes come from. *Host* memory is the default and runs anywhere, *cuda* is an NVIDIA GPU through a
+//!   driver that is looked for at run time, *simulated* has no bytes and does as it is told, for tests.
+//! - [`CachingAllocator`]: keeps what a program gives back for its next request, by the rules of PyTorch's allocator, and
+//!   counts what `torch.cuda.memory_stats` counts, under the same names ([`MemoryStats`]).
+//! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
+//!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
+//! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
+//! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
+//!
+//! # What is logged
+//!
+//! Spans carry bytes as `i64` in `mem.*` fields. A `WARN` event with target `memtrack::alloc_retry` says that an allocation
+//! had to give cached memory back and ask again; an `ERROR` event with target `memtrack::oom` that it ran out of memory,
+//! with the numbers; an `INFO` event with target `memtrack::epoch` ends each epoch. Nothing is emitted while a lock is held.
+//!
+//! # Features
+//!
+//! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
+//! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
 
+#[forbid(unsafe_code)]
 mod allocator;
+#[forbid(unsafe_code)]
 mod attribute;
 mod buffer;
+#[forbid(unsafe_code)]
 mod context;
+#[forbid(unsafe_code)]
 mod current;
 pub mod device;
 pub mod driver;
+#[forbid(unsafe_code)]
 mod ledger;
+#[forbid(unsafe_code)]
 pub mod phase;
+#[forbid(unsafe_code)]
 pub mod scope;
+#[forbid(unsafe_code)]
 mod stats;
+#[forbid(unsafe_code)]
 mod sync;
+#[forbid(unsafe_code)]
 pub mod units;
 
 pub use allocator::{

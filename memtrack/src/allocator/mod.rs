@@ -1,6 +1,6 @@
 //! The caching allocator: policy and books, no driver call of its own.
 //!
-//! Segments are taken from a [`Device`](crate::device::Device), cut into blocks, and kept for reuse when the program gives
+//! Segments are taken from a [`Device`], cut into blocks, and kept for reuse when the program gives
 //! blocks back. The rules are those of PyTorch 2.11's native allocator. What a device is and how memory is measured by
 //! scopes and phases lives elsewhere.
 

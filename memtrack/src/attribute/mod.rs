@@ -2,7 +2,7 @@
 //!
 //! The expansion stays small: it names the arguments and the options, and everything that can be decided here is. Here
 //! live the guard of a synchronous call, the future around an asynchronous one, and the recording of a scope's figures
-//! on its span. What a scope counts is the business of [`scope`](crate::scope).
+//! on its span. What a scope counts is the business of [`scope`](mod@crate::scope).
 
 mod allocator;
 mod guard;

@@ -12,6 +12,9 @@ pub(crate) enum TrainError {
     /// The allocator refused: out of memory first of all, with its whole account of where memory went.
     #[error(transparent)]
     Allocation(#[from] memtrack::AllocationError),
+    /// `MEMTRACK_ALLOC_CONF` is malformed.
+    #[error(transparent)]
+    Configuration(#[from] memtrack::EnvironmentError),
     /// No GPU where one was asked for.
     #[error(transparent)]
     CudaUnavailable(#[from] memtrack::device::CudaUnavailable),
@@ -63,10 +66,10 @@ pub(crate) enum TrainError {
 }
 
 impl TrainError {
-    /// 2 for a bad value of an option, 1 for everything else.
+    /// 2 for a bad value of an option or variable, 1 for everything else.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::CreateLosses { .. } => 2,
+            Self::Configuration(_) | Self::CreateLosses { .. } => 2,
             _ => 1,
         }
     }

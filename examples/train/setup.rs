@@ -47,7 +47,7 @@ fn open_cuda(ordinal: usize, capacity_bytes: Option<u64>) -> Result<Compute, Tra
 }
 
 fn start_allocator(device: Arc<dyn Device>) -> Result<CachingAllocator, TrainError> {
-    let allocator = CachingAllocator::new(device)?;
+    let allocator = CachingAllocator::from_env(device)?;
     // What `#[track_memory]`, phases and epochs measure.
     memtrack::set_default(&allocator);
     Ok(allocator)

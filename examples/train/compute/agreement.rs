@@ -61,8 +61,8 @@ fn every_operation(compute: &Compute, seed: u64) -> Result<Vec<f32>, TrainError>
 fn every_operation_on_the_gpu_agrees_with_the_cpu() {
     let cuda = Arc::new(Cuda::new(0).unwrap());
     let kernels = CudaKernels::load(cuda.context()).unwrap();
-    let gpu = Compute::new(CachingAllocator::new(cuda).unwrap(), Box::new(kernels));
-    let cpu = Compute::new(CachingAllocator::new(Arc::new(Host::new())).unwrap(), Box::new(CpuKernels));
+    let gpu = Compute::new(CachingAllocator::new(cuda), Box::new(kernels));
+    let cpu = Compute::new(CachingAllocator::new(Arc::new(Host::new())), Box::new(CpuKernels));
     for seed in 0..10 {
         let (gpu, cpu) = (every_operation(&gpu, seed).unwrap(), every_operation(&cpu, seed).unwrap());
         assert_eq!(gpu.len(), cpu.len());

@@ -83,6 +83,11 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
             }
             loss_sum += loss * indices.len() as f64;
             progress.step(loss);
+            if (epoch_number, step_number) == (1, 1) {
+                // By now cuBLAS and the kernels are loaded: the driver's line counts them as context from here on. Where
+                // there is no such line, the summary says why.
+                let _ = compute.allocator().attach_driver();
+            }
         }
         let training_accuracy = evaluate(compute, &model, &training)?;
         accuracy = evaluate(compute, &model, &held_out)?;
@@ -97,7 +102,9 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
             100.0 * training_accuracy,
             100.0 * accuracy
         )?;
-        if !options.no_table {
+        if let Some(summary) = summary
+            && !options.no_table
+        {
             writeln!(output, "{summary}")?;
         }
     }

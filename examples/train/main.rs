@@ -156,7 +156,9 @@ fn optimizer_step(
     adam: &mut Adam,
     gradients: [Layer; 3],
 ) -> Result<(), TrainError> {
-    adam.update(compute, model, &gradients)
+    adam.update(compute, model, &gradients)?;
+    drop(gradients);
+    Ok(())
 }
 
 /// The share of digits that the network gets right, all of them in one batch.

@@ -230,7 +230,7 @@ fn with_the_capacity_that_the_readme_names_requests_are_retried_and_training_is_
 #[test]
 fn with_the_smaller_capacities_that_the_readme_names_memory_runs_out() {
     let _turn = turn();
-    for (capacity, phase) in [("16MiB", Some("evaluate")), ("6MiB", Some("backward")), ("2MiB", None)] {
+    for (capacity, phase) in [("16MiB", Some("evaluate")), ("6MiB", Some("optimizer")), ("2MiB", None)] {
         let error = run(&format!("--epochs 1 --capacity {capacity}")).result.unwrap_err();
         let TrainError::Allocation(AllocationError::OutOfMemory(out_of_memory)) = &error else {
             panic!("{capacity}: {error}")

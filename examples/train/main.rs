@@ -113,13 +113,13 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
 }
 
 /// Copies one step's images and labels to the device.
-#[track_memory(phase = "data")]
+#[track_memory(phase = "data", err)]
 fn load_batch(compute: &Compute, digits: &Digits, indices: &[usize]) -> Result<Batch, TrainError> {
     Ok(Batch::new(compute.allocator(), &digits.select(indices))?)
 }
 
 /// From images to probabilities and loss. The hidden layers' outputs stay, for [`backward`].
-#[track_memory(phase = "forward")]
+#[track_memory(phase = "forward", err)]
 fn forward(compute: &Compute, model: &Model, batch: &Batch) -> Result<Activations, TrainError> {
     let [first, second, last] = &model.layers;
     let hidden1 = first.hidden(compute, &batch.images)?;
@@ -130,7 +130,7 @@ fn forward(compute: &Compute, model: &Model, batch: &Batch) -> Result<Activation
 }
 
 /// From the loss back to the gradient of every parameter. Activations are freed as soon as they have been used.
-#[track_memory(phase = "backward")]
+#[track_memory(phase = "backward", err)]
 fn backward(
     compute: &Compute,
     model: &Model,
@@ -148,21 +148,19 @@ fn backward(
     Ok([first_gradient, second_gradient, last_gradient])
 }
 
-/// Moves the parameters, then frees the gradients.
-#[track_memory(phase = "optimizer")]
+/// Moves the parameters. The gradients are its own, so they are freed when it ends.
+#[track_memory(phase = "optimizer", err)]
 fn optimizer_step(
     compute: &Compute,
     model: &mut Model,
     adam: &mut Adam,
     gradients: [Layer; 3],
 ) -> Result<(), TrainError> {
-    adam.update(compute, model, &gradients)?;
-    drop(gradients);
-    Ok(())
+    adam.update(compute, model, &gradients)
 }
 
 /// The share of digits that the network gets right, all of them in one batch.
-#[track_memory(phase = "evaluate")]
+#[track_memory(phase = "evaluate", err)]
 fn evaluate(compute: &Compute, model: &Model, digits: &Digits) -> Result<f64, TrainError> {
     let Batch { images, .. } = Batch::new(compute.allocator(), digits)?;
     let votes = compute.largest_columns(&model.predict(compute, images)?)?;

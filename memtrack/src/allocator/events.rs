@@ -1,6 +1,7 @@
 //! What an allocator says through `tracing`: a retry is a warning, an out of memory an error, inside the current span.
 //!
-//! Sizes are bytes as `i64`, since exporters turn unsigned numbers into text. No lock is held while these run.
+//! Sizes are bytes as `i64`, since exporters turn unsigned numbers into text. Where a figure can be missing, the field says
+//! what holds instead (no limit: all the device has), since formatters show a missing value as a stray blank. No lock is held while these run.
 
 use super::error::OutOfMemory;
 use super::inner::Inner;
@@ -34,7 +35,7 @@ pub(super) fn log_out_of_memory(error: &OutOfMemory) {
         target: "memtrack::oom",
         {
             mem.device = error.device.as_str(),
-            mem.phase = error.phase,
+            mem.phase = error.phase.unwrap_or("other"),
             stream = error.stream.0 as i64,
             requested_bytes = signed(error.requested_bytes),
             segment_bytes = signed(error.segment_bytes),
@@ -43,7 +44,7 @@ pub(super) fn log_out_of_memory(error: &OutOfMemory) {
             largest_free_block_bytes = signed(error.largest_free_block_bytes),
             device_free_bytes = error.device_free_bytes.map(signed),
             device_total_bytes = signed(error.device_total_bytes),
-            limit_bytes = error.limit_bytes.map(signed),
+            limit_bytes = signed(error.limit_bytes.unwrap_or(error.device_total_bytes)),
             returned_bytes = signed(error.returned_bytes),
         },
         "{error}"

@@ -83,14 +83,14 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
             }
             loss_sum += loss * indices.len() as f64;
             progress.step(loss);
-            if (epoch_number, step_number) == (1, 1) {
-                // By now cuBLAS and the kernels are loaded: the driver's line counts them as context from here on. Where
-                // there is no such line, the summary says why.
-                let _ = compute.allocator().attach_driver();
-            }
         }
         let training_accuracy = evaluate(compute, &model, &training)?;
         accuracy = evaluate(compute, &model, &held_out)?;
+        if epoch_number == 1 {
+            // By now cuBLAS and the kernels are loaded, and count as context in the driver's line. On the CPU there is no
+            // such line, and the summary says why.
+            let _ = compute.allocator().attach_driver();
+        }
         let summary = epoch.finish();
 
         drop(progress);

@@ -24,6 +24,16 @@ pub(crate) struct Pool {
     used_high_bytes: u64,
 }
 
+impl Pool {
+    /// Settings and high marks as new.
+    pub(crate) fn reset(&mut self) {
+        self.reuse = [1; 3];
+        self.release_threshold_bytes = 0;
+        self.reserved_high_bytes = self.reserved_bytes;
+        self.used_high_bytes = self.used_bytes;
+    }
+}
+
 /// `CUmemPoolProps`, up to where this driver reads.
 #[repr(C)]
 struct PoolProperties {

@@ -72,7 +72,7 @@ impl State {
         state
     }
 
-    /// Back to one device of 80 GiB without script. What is alive stays alive: its owners will still free it.
+    /// Back to one device of 80 GiB without script, counts at zero, and pools' settings and high marks as new. What is alive stays alive: its owners will still free it.
     pub(crate) fn reset(&mut self) {
         self.has_virtual_memory = true;
         self.set_device_count(1);
@@ -83,6 +83,9 @@ impl State {
         }
         for stream in self.streams.values_mut() {
             stream.is_held = false;
+        }
+        for pool in self.pools.values_mut() {
+            pool.reset();
         }
         self.calls.clear();
         self.faults.clear();

@@ -1,0 +1,110 @@
+//! What every device does, as a list of checks that run on any of them: host, simulated, the mock driver, a GPU.
+
+mod events;
+mod segments;
+pub mod subjects;
+mod transfers;
+mod virtual_memory;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use memtrack::device::{Device, Stream};
+
+/// What went wrong, in words.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Keeps a stream busy until the value it returns is dropped.
+pub type Hold = Box<dyn Fn(Stream) -> Result<Box<dyn Any>, Failure>>;
+
+/// What a device can do beside the trait, as far as checks need it. A check whose control is missing is skipped, and said
+/// to be.
+#[derive(Default)]
+pub struct Controls {
+    /// Whether there are bytes behind its addresses.
+    pub has_bytes: bool,
+    /// A stream beside the default one.
+    pub second_stream: Option<Stream>,
+    /// A stream the device does not know.
+    pub unknown_stream: Option<Stream>,
+    /// Keeps a stream busy.
+    pub hold: Option<Hold>,
+    /// Whether one stream's work waits where it was told to wait for another's.
+    pub orders_streams: bool,
+    /// Sets how much memory other processes have. Where it is there, free bytes are exact: nobody else is around.
+    pub set_other_use: Option<Box<dyn Fn(u64)>>,
+}
+
+impl fmt::Debug for Controls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controls").field("has_bytes", &self.has_bytes).finish_non_exhaustive()
+    }
+}
+
+/// How a check went: it held, or it does not apply, for this reason.
+enum Outcome {
+    Held,
+    Skipped(&'static str),
+}
+
+/// The error says what did not hold.
+type Checked = Result<Outcome, Failure>;
+type Check = fn(&Arc<dyn Device>, &Controls) -> Checked;
+
+/// Ends a check that does not hold.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+).into());
+        }
+    };
+}
+
+/// Ends a check unless the value matches, and says what it was.
+macro_rules! ensure_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)?) => {
+        match $value {
+            $pattern $(if $guard)? => {}
+            other => return Err(format!("{} is {other:?}", stringify!($value)).into()),
+        }
+    };
+}
+
+use {ensure, ensure_matches};
+
+const CHECKS: &[&[(&str, Check)]] = &[segments::CHECKS, events::CHECKS, transfers::CHECKS, virtual_memory::CHECKS];
+
+/// How the list went.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many held.
+    pub held: usize,
+    /// Those that do not apply.
+    pub skipped: Vec<&'static str>,
+    /// Those that do not hold.
+    pub failed: Vec<&'static str>,
+}
+
+/// Runs every check and prints a line for each.
+pub fn run_all(device: &Arc<dyn Device>, controls: &Controls) -> Report {
+    println!("{}: {}, {} bytes", device.name(), device.model(), device.total_bytes());
+    let mut report = Report::default();
+    for (name, check) in CHECKS.iter().copied().flatten() {
+        match check(device, controls) {
+            Ok(Outcome::Held) => {
+                println!("  ok    {name}");
+                report.held += 1;
+            }
+            Ok(Outcome::Skipped(reason)) => {
+                println!("  skip  {name}: {reason}");
+                report.skipped.push(name);
+            }
+            Err(error) => {
+                println!("  FAIL  {name}: {error}");
+                report.failed.push(name);
+            }
+        }
+    }
+    report
+}

@@ -139,14 +139,13 @@ fn a_devices_pool_can_be_replaced() {
 #[test]
 fn misuse_gets_the_drivers_own_numbers() {
     let _mock = Mock::exclusive();
+    let context = CudaContext::new(0).unwrap();
     // On a thread that never had a context.
     let bare = std::thread::spawn(|| {
         // SAFETY: the answer is an error.
         code(unsafe { result::malloc_sync(100) }.map(drop))
     });
     assert_eq!(bare.join().unwrap(), 201, "no context");
-
-    let context = CudaContext::new(0).unwrap();
     // SAFETY: the size is refused.
     assert_eq!(code(unsafe { result::malloc_sync(0) }.map(drop)), 1, "no bytes");
     // SAFETY: the address is freed below.

@@ -153,3 +153,16 @@ fn a_segment_whose_release_fails_can_be_released_again() {
     device.release(address, 2 * MIB).unwrap();
     assert_eq!(mock.live_memory(), []);
 }
+
+#[test]
+fn an_event_whose_recording_fails_is_used_for_the_next() {
+    let mock = Mock::exclusive();
+    let device = Cuda::new(0).unwrap();
+    for _ in 0..3 {
+        mock.fail("cuEventRecord", 0, UNKNOWN);
+        device.record_event(Stream::DEFAULT).unwrap_err();
+    }
+    let event = device.record_event(Stream::DEFAULT).unwrap();
+    assert_eq!(mock.calls("cuEventCreate"), 1);
+    device.release_event(event);
+}

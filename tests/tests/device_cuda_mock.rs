@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaContext, DriverError};
+use cudarc::driver::{CudaContext, DriverError, result};
 use memtrack::device::{
     Cuda, CudaUnavailable, Device, DeviceError, DeviceKind, Event, PhysicalMemory, Stream, VirtualMemory,
 };
@@ -237,6 +237,46 @@ fn a_busy_stream_leaves_its_events_unready() {
 }
 
 #[test]
+fn copies_are_done_with_the_host_bytes_when_they_return_pinned_or_not() {
+    let mock = Mock::exclusive();
+    let device = Cuda::new(0).unwrap();
+    let address = device.allocate(2 * MIB).unwrap();
+    // SAFETY: freed below; the memory is the system's, zeroed.
+    let pinned = unsafe { result::malloc_host(1024, 0) }.unwrap();
+    // SAFETY: 1024 bytes that nobody else has.
+    let pinned_bytes = unsafe { std::slice::from_raw_parts_mut(pinned.cast::<u8>(), 1024) };
+    let mut pageable_bytes = vec![0; 1024];
+    for bytes in [pinned_bytes, &mut pageable_bytes[..]] {
+        for is_write in [true, false] {
+            mock.hold_stream(0, Stream::DEFAULT);
+            std::thread::scope(|scope| {
+                let copying = scope.spawn(|| {
+                    bytes.fill(if is_write { 7 } else { 0 });
+                    // SAFETY: the range lies in the segment above.
+                    unsafe {
+                        if is_write {
+                            device.write(address, bytes, Stream::DEFAULT)
+                        } else {
+                            device.read(address, bytes, Stream::DEFAULT)
+                        }
+                    }
+                    .unwrap();
+                    assert!(bytes.iter().all(|&byte| byte == 7));
+                });
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                assert!(!copying.is_finished(), "write: {is_write}, while the stream has not come to it");
+                mock.let_stream_go(0, Stream::DEFAULT);
+                copying.join().unwrap();
+            });
+        }
+    }
+    device.release(address, 2 * MIB).unwrap();
+    // SAFETY: from above, not used any more.
+    unsafe { result::free_host(pinned) }.unwrap();
+    assert_eq!(mock.live(Live::HostMemory), 0);
+}
+
+#[test]
 fn a_device_without_virtual_memory_has_none() {
     let mock = Mock::exclusive();
     mock.set_virtual_memory(false);
@@ -281,6 +321,6 @@ fn dropping_the_device_on_a_broken_context_leaves_memory_to_the_driver() {
     assert_eq!(mock.live(Live::Segments), 1);
     mock.break_context(0, 0);
     // SAFETY: the segment above, which its device left behind.
-    unsafe { cudarc::driver::result::free_sync(address) }.unwrap();
+    unsafe { result::free_sync(address) }.unwrap();
     drop(context);
 }

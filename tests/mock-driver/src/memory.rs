@@ -25,7 +25,9 @@ pub(crate) struct Allocation {
     _memory: Mapping,
 }
 
+/// Pinned host memory: copies from and to it go on after their call has returned.
 pub(crate) struct HostAllocation {
+    bytes: u64,
     _memory: Mapping,
 }
 
@@ -57,6 +59,11 @@ impl State {
         let address = memory.address();
         self.allocations.insert(address, Allocation { device, bytes, origin, is_freed: false, _memory: memory });
         Ok(address)
+    }
+
+    pub(crate) fn is_pinned(&self, pointer: usize) -> bool {
+        let address = pointer as u64;
+        self.host_allocations.range(..=address).next_back().is_some_and(|(start, found)| address < start + found.bytes)
     }
 
     /// Whether a caller may touch the whole range: inside one allocation, or over mapped and accessible pieces.
@@ -139,7 +146,7 @@ unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flag
         let address = memory.address();
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { put(place, crate::mapping::bytes_at(address).cast()) }?;
-        state.host_allocations.insert(address, HostAllocation { _memory: memory });
+        state.host_allocations.insert(address, HostAllocation { bytes: bytes as u64, _memory: memory });
         Ok(())
     })
 }

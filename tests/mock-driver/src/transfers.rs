@@ -8,10 +8,16 @@ use crate::state::{State, call};
 use crate::streams::Work;
 
 pub(crate) enum Transfer {
-    /// The bytes are copied at the call, as from pageable memory.
+    /// From pageable memory: the bytes are taken at the call.
     Write {
         target: u64,
         source: Vec<u8>,
+    },
+    /// From pinned memory: the bytes are taken when the stream comes to it.
+    WritePinned {
+        target: u64,
+        source: usize,
+        bytes: u64,
     },
     Read {
         source: u64,
@@ -34,6 +40,7 @@ impl Transfer {
     fn ranges(&self) -> [Option<(u64, u64)>; 2] {
         match self {
             Self::Write { target, source } => [Some((*target, source.len() as u64)), None],
+            Self::WritePinned { target, bytes, .. } => [Some((*target, *bytes)), None],
             Self::Read { source, bytes, .. } => [Some((*source, *bytes)), None],
             Self::Copy { source, target, bytes } => [Some((*source, *bytes)), Some((*target, *bytes))],
             Self::Fill { target, bytes, .. } => [Some((*target, *bytes)), None],
@@ -52,9 +59,14 @@ impl Transfer {
                 // SAFETY: the target is readable and writable memory of this driver, checked above.
                 unsafe { bytes_at(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
             }
+            Self::WritePinned { target, source, bytes } => {
+                let source = std::ptr::with_exposed_provenance::<u8>(source);
+                // SAFETY: the target is checked above; the source is the caller's until the stream has come here.
+                unsafe { bytes_at(target).copy_from_nonoverlapping(source, bytes as usize) };
+            }
             Self::Read { source, target, bytes } => {
                 let target = std::ptr::with_exposed_provenance_mut::<u8>(target);
-                // SAFETY: the source is checked above; the target is the caller's, who waits for this in its call.
+                // SAFETY: the source is checked above; the target is the caller's until the stream has come here.
                 unsafe { bytes_at(source).copy_to_nonoverlapping(target, bytes as usize) };
             }
             Self::Copy { source, target, bytes } => {
@@ -80,14 +92,15 @@ impl State {
     }
 }
 
-/// Queues a transfer, and waits for it where the call does.
-fn transfer(function: &'static str, stream: u64, waits: bool, make: impl FnOnce() -> Answer<Transfer>) -> u32 {
+/// Queues a transfer, and waits for it where the call does: always, or for pageable targets.
+fn transfer(function: &'static str, stream: u64, waits: bool, make: impl FnOnce(&State) -> Answer<Transfer>) -> u32 {
     call(function, |state| {
         let key = state.stream_key(stream)?;
-        let transfer = make()?;
+        let transfer = make(state)?;
         transfer.check(state)?;
+        let is_pageable_read = matches!(&transfer, Transfer::Read { target, .. } if !state.is_pinned(*target));
         state.enqueue(key, Work::Transfer(transfer))?;
-        if waits {
+        if waits || is_pageable_read {
             state.wait_until(function, |state| state.is_stream_idle(key))?;
             state.current_device()?;
         }
@@ -98,9 +111,12 @@ fn transfer(function: &'static str, stream: u64, waits: bool, make: impl FnOnce(
 /// # Safety
 ///
 /// `source` is null or readable over `bytes`.
-unsafe fn write(target: u64, source: *const c_void, bytes: usize) -> Answer<Transfer> {
+unsafe fn write(state: &State, target: u64, source: *const c_void, bytes: usize) -> Answer<Transfer> {
     if source.is_null() {
         return Err(INVALID_VALUE);
+    }
+    if state.is_pinned(source.addr()) {
+        return Ok(Transfer::WritePinned { target, source: source.expose_provenance(), bytes: bytes as u64 });
     }
     // SAFETY: as promised by the caller.
     let source = unsafe { std::slice::from_raw_parts(source.cast::<u8>(), bytes) }.to_vec();
@@ -117,46 +133,45 @@ fn read(target: *mut c_void, source: u64, bytes: usize) -> Answer<Transfer> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyHtoDAsync_v2(target: u64, source: *const c_void, bytes: usize, stream: u64) -> u32 {
     // SAFETY: the caller's memory, as cuda.h asks.
-    transfer("cuMemcpyHtoDAsync_v2", stream, false, || unsafe { write(target, source, bytes) })
+    transfer("cuMemcpyHtoDAsync_v2", stream, false, |state| unsafe { write(state, target, source, bytes) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyHtoD_v2(target: u64, source: *const c_void, bytes: usize) -> u32 {
     // SAFETY: the caller's memory, as cuda.h asks.
-    transfer("cuMemcpyHtoD_v2", 0, true, || unsafe { write(target, source, bytes) })
+    transfer("cuMemcpyHtoD_v2", 0, true, |state| unsafe { write(state, target, source, bytes) })
 }
 
-/// Waits, as the real call does for memory that is not pinned.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoHAsync_v2(target: *mut c_void, source: u64, bytes: usize, stream: u64) -> u32 {
-    transfer("cuMemcpyDtoHAsync_v2", stream, true, || read(target, source, bytes))
+    transfer("cuMemcpyDtoHAsync_v2", stream, false, |_| read(target, source, bytes))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoH_v2(target: *mut c_void, source: u64, bytes: usize) -> u32 {
-    transfer("cuMemcpyDtoH_v2", 0, true, || read(target, source, bytes))
+    transfer("cuMemcpyDtoH_v2", 0, true, |_| read(target, source, bytes))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) -> u32 {
     let copy = Transfer::Copy { source, target, bytes: bytes as u64 };
-    transfer("cuMemcpyDtoDAsync_v2", stream, false, || Ok(copy))
+    transfer("cuMemcpyDtoDAsync_v2", stream, false, |_| Ok(copy))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoD_v2(target: u64, source: u64, bytes: usize) -> u32 {
     let copy = Transfer::Copy { source, target, bytes: bytes as u64 };
-    transfer("cuMemcpyDtoD_v2", 0, true, || Ok(copy))
+    transfer("cuMemcpyDtoD_v2", 0, true, |_| Ok(copy))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8Async(target: u64, value: u8, bytes: usize, stream: u64) -> u32 {
     let fill = Transfer::Fill { target, value, bytes: bytes as u64 };
-    transfer("cuMemsetD8Async", stream, false, || Ok(fill))
+    transfer("cuMemsetD8Async", stream, false, |_| Ok(fill))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8_v2(target: u64, value: u8, bytes: usize) -> u32 {
     let fill = Transfer::Fill { target, value, bytes: bytes as u64 };
-    transfer("cuMemsetD8_v2", 0, true, || Ok(fill))
+    transfer("cuMemsetD8_v2", 0, true, |_| Ok(fill))
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use memtrack::device::{Cuda, CudaUnavailable, Device, DeviceChoice, DeviceKind, auto};
 use memtrack_tests::mock::Mock;
+use tracing::Level;
+use tracing_mock::{expect, subscriber};
 
 /// Set in the process that a test starts for itself.
 const IS_CHILD: &str = "MEMTRACK_TEST_IS_CHILD";
@@ -26,6 +28,18 @@ fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)], body: fn())
     assert!(!text.contains("panicked"), "{text}");
 }
 
+/// What `auto` chooses, which it must log at INFO under its name, with nothing else.
+fn chosen_and_logged(device: &str) -> DeviceKind {
+    let event = expect::event()
+        .with_target("memtrack::device")
+        .at_level(Level::INFO)
+        .with_fields(expect::field("device").with_value(&device));
+    let (subscriber, handle) = subscriber::mock().event(event).only().run_with_handle();
+    let kind = tracing::subscriber::with_default(subscriber, || auto().kind());
+    handle.assert_finished();
+    kind
+}
+
 #[test]
 fn without_a_driver_the_error_names_what_was_tried() {
     in_a_process_of_its_own("without_a_driver_the_error_names_what_was_tried", &[], || match Cuda::new(0) {
@@ -35,7 +49,7 @@ fn without_a_driver_the_error_names_what_was_tried() {
                 assert!(tried.iter().any(|line| line.starts_with(name)), "{name} in {tried:?}");
                 assert!(error.contains(name), "{error}");
             }
-            assert_eq!(auto().kind(), DeviceKind::Host);
+            assert_eq!(chosen_and_logged("host"), DeviceKind::Host);
             let refused = DeviceChoice::Cuda(0).open().unwrap_err().to_string();
             assert_eq!(refused, error);
         }
@@ -55,7 +69,7 @@ fn a_driver_without_a_gpu_is_said_to_be_there() {
         assert_eq!((library.as_str(), *call), ("libcuda.so", "cuInit"));
         assert!(answer.contains("CUDA_ERROR_NO_DEVICE (100)"), "{answer}");
         assert!(error.to_string().contains("CUDA_VISIBLE_DEVICES"), "{error}");
-        assert_eq!(auto().kind(), DeviceKind::Host);
+        assert_eq!(chosen_and_logged("host"), DeviceKind::Host);
     });
 }
 
@@ -68,7 +82,7 @@ fn auto_takes_the_first_gpu_there_is() {
     ];
     in_a_process_of_its_own("auto_takes_the_first_gpu_there_is", &environment, || {
         Mock::from_environment();
-        assert_eq!((auto().kind(), auto().name()), (DeviceKind::Cuda, "cuda:0"));
+        assert_eq!(chosen_and_logged("cuda:0"), DeviceKind::Cuda);
         let device = Cuda::new(2).unwrap();
         assert_eq!(device.total_bytes(), 1 << 30);
         assert!(device.virtual_memory().is_none());

@@ -160,9 +160,11 @@ fn an_event_of_another_device_or_made_by_hand_is_refused() {
         }
         device.release_event(wrong);
     }
-    // Releasing one twice, by a copy made by hand, does not lend it to two.
-    device.release_event(Event::from_raw(event.raw()));
+    // A copy made by hand names nothing once the event is released, and releasing it again does not lend it to two.
+    let copy = Event::from_raw(event.raw());
     device.release_event(event);
+    assert!(matches!(device.query_event(&copy), Err(DeviceError::Driver { code: 400, .. })));
+    device.release_event(copy);
     let pair = [0, 1].map(|_| device.record_event(Stream::DEFAULT).unwrap());
     assert_ne!(pair[0], pair[1]);
 }

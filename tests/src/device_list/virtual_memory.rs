@@ -179,7 +179,7 @@ fn memory_is_mapped_only_where_it_fits(device: &Arc<dyn Device>, _: &Controls) -
         ("before the reservation", range - granularity_bytes, piece),
         ("behind the reservation", end, piece),
         ("over the end of the reservation", end - granularity_bytes, double),
-        ("at an odd address", range + 512, piece),
+        ("at an odd address", range + 2 * granularity_bytes + 512, piece),
         ("onto a mapped piece", range + granularity_bytes, piece),
         ("into a mapped piece", range, double),
         ("an unknown handle", range, PhysicalMemory { handle: 0xbad_0000, bytes: granularity_bytes }),

@@ -7,7 +7,7 @@
 //! external memory, peers. What it does differently on purpose: memory outlives its context, so that a leak shows; and a
 //! wait that takes thirty seconds ends with an error, so that a test that deadlocks says so.
 //!
-//! Here live the driver and the `mock_*` functions that steer it ([`controls`]). Nothing in here may depend on memtrack
+//! Here live the driver and the `mock_*` functions that steer it (`controls`). Nothing in here may depend on memtrack
 //! or cudarc: it stands in for a library that knows neither.
 //!
 //! Linux only: it is loaded by its SONAME, and physical memory is a `memfd`.

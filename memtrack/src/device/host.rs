@@ -26,8 +26,16 @@ pub struct Host {
 #[derive(Debug, Default)]
 struct Segments {
     used_bytes: u64,
-    /// Live segments by address.
-    layouts: BTreeMap<u64, Layout>,
+    /// Live segments by the address handed out.
+    live: BTreeMap<u64, Segment>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    bytes: u64,
+    /// What the operating system gave: somewhat more than the segment, so that it can start at a multiple of 512.
+    base_address: u64,
+    layout: Layout,
 }
 
 impl Host {
@@ -98,41 +106,40 @@ unsafe impl Device for Host {
         }
         let mut segments = self.segments();
         let fits = bytes <= self.capacity_bytes - segments.used_bytes;
-        let layout = usize::try_from(bytes).ok().and_then(|size| Layout::from_size_align(size, ALIGNMENT_BYTES).ok());
+        // An alignment no stricter than the system allocator's own, with room to round up: for a stricter one it would zero
+        // the memory by hand, page by page, where it can get zeroed pages from the operating system on first use.
+        let size = usize::try_from(bytes).ok().and_then(|size| size.checked_add(ALIGNMENT_BYTES));
+        let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<u128>()).ok());
         let Some(layout) = layout.filter(|_| fits) else {
             return Err(self.out_of_memory(bytes));
         };
-        // Zeroed, so that every byte ever lent out as a slice is initialised; the pages still come lazily.
-        // SAFETY: the layout has a size of at least one byte, checked above.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        if pointer.is_null() {
+        // Zeroed, so that every byte ever lent out as a slice is initialised.
+        // SAFETY: the layout has a size of more than one byte.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
             return Err(self.out_of_memory(bytes));
         }
-        let address = pointer.expose_provenance() as u64;
+        let base_address = base.expose_provenance() as u64;
+        let address = base_address.next_multiple_of(ALIGNMENT_BYTES as u64);
         segments.used_bytes += bytes;
-        segments.layouts.insert(address, layout);
+        segments.live.insert(address, Segment { bytes, base_address, layout });
         Ok(address)
     }
 
     fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let mut segments = self.segments();
-        let layout = match segments.layouts.get(&address) {
-            Some(layout) if layout.size() as u64 == bytes => *layout,
-            found => {
-                let reason = if found.is_some() {
-                    "a segment is released whole, with the size it was allocated with"
-                } else {
-                    "not the start of a live segment"
-                };
-                return Err(DeviceError::InvalidAddress { device: self.name().to_owned(), address, reason });
-            }
+        let reason = match segments.live.get(&address) {
+            Some(segment) if segment.bytes == bytes => None,
+            Some(_) => Some("a segment is released whole, with the size it was allocated with"),
+            None => Some("not the start of a live segment"),
         };
-        segments.layouts.remove(&address);
+        if let Some(reason) = reason {
+            return Err(DeviceError::InvalidAddress { device: self.name().to_owned(), address, reason });
+        }
+        let segment = segments.live.remove(&address);
         segments.used_bytes -= bytes;
         drop(segments);
-        // SAFETY: the pointer came from `alloc_zeroed` with this layout and has just been taken out of the table, so
-        // nobody else can release it.
-        unsafe { dealloc(pointer_to(address), layout) };
+        drop(segment);
         Ok(())
     }
 
@@ -196,13 +203,11 @@ pub(crate) fn pointer_to(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-impl Drop for Host {
+impl Drop for Segment {
     fn drop(&mut self) {
-        let segments = self.segments.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (address, layout) in std::mem::take(&mut segments.layouts) {
-            // SAFETY: each pointer came from `alloc_zeroed` with this layout and is still live; buffers hold their device
-            // alive, so none of them can reach it any more.
-            unsafe { dealloc(pointer_to(address), layout) };
-        }
+        // SAFETY: the base came from `alloc_zeroed` with this layout, and only this segment, which is in the device's table
+        // once, gives it back. Whoever releases a segment has promised not to use it any more; those left when the device
+        // is dropped are out of reach, since buffers keep their device alive.
+        unsafe { dealloc(pointer_to(self.base_address), self.layout) };
     }
 }

@@ -52,7 +52,7 @@
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
 
-#[forbid(unsafe_code)]
+#[deny(unsafe_code)]
 mod allocator;
 #[forbid(unsafe_code)]
 mod attribute;

@@ -5,3 +5,4 @@ pub mod device_list;
 pub mod held_stream;
 #[cfg(target_os = "linux")]
 pub mod mock;
+pub mod unused;

@@ -5,6 +5,7 @@
 
 use memtrack::device::{Cuda, Device, Stream, VirtualMemory};
 use memtrack_tests::mock::Mock;
+use memtrack_tests::unused::{ReleaseUnused as _, UnmapUnused as _};
 
 const MIB: u64 = 1 << 20;
 const UNKNOWN: u32 = 999;
@@ -40,9 +41,9 @@ fn exercise(device: &Cuda) -> Result<(), Failure> {
     let pieces = [device.create(2 * MIB)?, device.create(4 * MIB)?];
     device.map(range, pieces[0])?;
     device.map(range + 2 * MIB, pieces[1])?;
-    device.unmap(range, 6 * MIB)?;
+    device.unmap_unused(range, 6 * MIB)?;
     device.map(range + 4 * MIB, pieces[1])?;
-    device.unmap(range + 4 * MIB, 4 * MIB)?;
+    device.unmap_unused(range + 4 * MIB, 4 * MIB)?;
     for piece in pieces {
         device.release_physical(piece)?;
     }
@@ -50,8 +51,8 @@ fn exercise(device: &Cuda) -> Result<(), Failure> {
 
     device.synchronize_stream(Stream::DEFAULT)?;
     device.synchronize()?;
-    device.release(first, 2 * MIB)?;
-    device.release(second, 3 * MIB)?;
+    device.release_unused(first, 2 * MIB)?;
+    device.release_unused(second, 3 * MIB)?;
     Ok(())
 }
 
@@ -137,7 +138,7 @@ fn a_mapping_that_can_neither_be_used_nor_undone_stays_in_the_books() {
 
     device.map(range, piece).unwrap_err();
     device.unreserve(range, 4 * MIB).unwrap_err();
-    device.unmap(range, 2 * MIB).unwrap();
+    device.unmap_unused(range, 2 * MIB).unwrap();
     device.map(range, piece).unwrap();
     drop(device);
     assert_eq!(mock.live_memory(), []);
@@ -149,8 +150,8 @@ fn a_segment_whose_release_fails_can_be_released_again() {
     let device = Cuda::new(0).unwrap();
     let address = device.allocate(2 * MIB).unwrap();
     mock.fail("cuMemFree_v2", 0, UNKNOWN);
-    device.release(address, 2 * MIB).unwrap_err();
-    device.release(address, 2 * MIB).unwrap();
+    device.release_unused(address, 2 * MIB).unwrap_err();
+    device.release_unused(address, 2 * MIB).unwrap();
     assert_eq!(mock.live_memory(), []);
 }
 

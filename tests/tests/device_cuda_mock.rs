@@ -1,6 +1,7 @@
 //! The cuda device, through cudarc as it is, on the mock driver.
 #![cfg(target_os = "linux")]
 
+use memtrack_tests::unused::{ReleaseUnused as _, UnmapUnused as _};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ fn a_device_is_known_by_name_uuid_and_address() {
     let address = devices[0].allocate(2 * MIB).unwrap();
     assert_eq!((mock.used_bytes(0), mock.used_bytes(1)), (2 * MIB, 0));
     assert_eq!(devices[1].memory().unwrap().free_bytes, 80 << 30);
-    assert!(devices[1].release(address, 2 * MIB).is_err());
-    devices[0].release(address, 2 * MIB).unwrap();
+    assert!(devices[1].release_unused(address, 2 * MIB).is_err());
+    devices[0].release_unused(address, 2 * MIB).unwrap();
 
     for ordinal in [2, usize::MAX] {
         assert_eq!(Cuda::new(ordinal).unwrap_err(), CudaUnavailable::NoSuchDevice { ordinal, count: 2 });
@@ -87,7 +88,7 @@ fn an_error_left_on_the_context_is_neither_taken_for_an_answer_nor_lost() {
     let event = device.record_event(Stream::DEFAULT).unwrap();
     assert!(device.query_event(&event).unwrap());
     device.release_event(event);
-    device.release(address, 2 * MIB).unwrap();
+    device.release_unused(address, 2 * MIB).unwrap();
     device.memory().unwrap();
 
     assert_eq!(device.context().check_err(), Err(stale));
@@ -102,18 +103,18 @@ fn what_the_tables_refuse_never_reaches_the_driver() {
 
     device.allocate(0).unwrap_err();
     for (address, bytes) in [(address + 512, 512), (address, 2 * MIB), (0x1234, 1)] {
-        device.release(address, bytes).unwrap_err();
+        device.release_unused(address, bytes).unwrap_err();
     }
     device.reserve(3).unwrap_err();
     device.create(0).unwrap_err();
     device.map(address, PhysicalMemory { handle: 1, bytes: 2 * MIB }).unwrap_err();
-    device.unmap(address, 2 * MIB).unwrap_err();
+    device.unmap_unused(address, 2 * MIB).unwrap_err();
     device.unreserve(address, 4 * MIB).unwrap_err();
     device.release_physical(PhysicalMemory { handle: 1, bytes: 2 * MIB }).unwrap_err();
     device.record_event(Stream(3)).unwrap_err();
 
     assert_eq!(mock.called_functions(), Vec::<String>::new());
-    device.release(address, 4 * MIB).unwrap();
+    device.release_unused(address, 4 * MIB).unwrap();
     assert_eq!(mock.calls("cuMemFree_v2"), 1);
 }
 
@@ -126,7 +127,7 @@ fn a_request_too_large_for_the_driver_is_out_of_memory() {
     assert_eq!(error, DeviceError::OutOfMemory { device: "cuda:0".to_owned(), requested_bytes: 10 * MIB });
     assert!(device.create(10 * MIB).unwrap_err().is_out_of_memory());
     let address = device.allocate(8 * MIB).unwrap();
-    device.release(address, 8 * MIB).unwrap();
+    device.release_unused(address, 8 * MIB).unwrap();
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn copies_are_done_with_the_host_bytes_when_they_return_pinned_or_not() {
             });
         }
     }
-    device.release(address, 2 * MIB).unwrap();
+    device.release_unused(address, 2 * MIB).unwrap();
     // SAFETY: from above, not used any more.
     unsafe { result::free_host(pinned) }.unwrap();
     assert_eq!(mock.live(Live::HostMemory), 0);
@@ -286,7 +287,7 @@ fn a_device_without_virtual_memory_has_none() {
     assert!(Device::virtual_memory(&device).is_none());
     assert!(matches!(device.reserve(2 * MIB), Err(DeviceError::Driver { code: 801, .. })));
     let address = device.allocate(2 * MIB).unwrap();
-    device.release(address, 2 * MIB).unwrap();
+    device.release_unused(address, 2 * MIB).unwrap();
 }
 
 #[test]
@@ -315,7 +316,7 @@ fn dropping_the_device_on_a_broken_context_leaves_memory_to_the_driver() {
     let address = device.allocate(2 * MIB).unwrap();
     mock.break_context(0, 719);
     assert!(matches!(device.synchronize(), Err(DeviceError::Driver { code: 719, call: "cuCtxSynchronize", .. })));
-    let error = device.release(address, 2 * MIB).unwrap_err();
+    let error = device.release_unused(address, 2 * MIB).unwrap_err();
     assert!(error.to_string().contains("cuMemFree failed on cuda:0: CUDA_ERROR_LAUNCH_FAILED (719)"), "{error}");
 
     drop(device);

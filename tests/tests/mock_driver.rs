@@ -2,6 +2,7 @@
 //! is worth.
 #![cfg(target_os = "linux")]
 
+use memtrack_tests::unused::{ReleaseUnused as _, UnmapUnused as _};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUmemPool_attribute_enum as Attribute};
@@ -215,7 +216,7 @@ fn memory_unmapped_under_queued_work_breaks_the_context() {
     mock.hold_stream(0, memtrack::device::Stream::DEFAULT);
     // SAFETY: the range is mapped when the work is queued; that it is not when the work is done is the point.
     unsafe { memtrack::device::Device::fill(&device, range, 1, bytes, memtrack::device::Stream::DEFAULT) }.unwrap();
-    memory.unmap(range, bytes).unwrap();
+    memory.unmap_unused(range, bytes).unwrap();
     mock.let_stream_go(0, memtrack::device::Stream::DEFAULT);
     assert_eq!(code(context.synchronize()), 700);
     mock.break_context(0, 0);

@@ -126,7 +126,7 @@ unsafe impl Device for Host {
         Ok(address)
     }
 
-    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let mut segments = self.segments();
         let reason = match segments.live.get(&address) {
             Some(segment) if segment.bytes == bytes => None,

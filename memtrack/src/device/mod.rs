@@ -181,7 +181,11 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// [`DeviceError::InvalidAddress`] when `address` is not a segment of this device with this size.
-    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the segment any more: neither a slice nor a copy on the host, nor work given to a stream.
+    unsafe fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
 
     /// The virtual memory calls, if the device has them.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
@@ -350,5 +354,9 @@ pub trait VirtualMemory {
     /// # Errors
     ///
     /// A range that is not mapped, or cuts a piece.
-    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the range any more: neither a slice nor a copy on the host, nor work given to a stream.
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
 }

@@ -337,7 +337,7 @@ unsafe impl Device for Simulated {
         Ok(address)
     }
 
-    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.run_script(Operation::Release, bytes)?;
         let mut state = self.state();
         match state.segments.get(&address) {
@@ -488,7 +488,7 @@ impl VirtualMemory for Simulated {
         Ok(())
     }
 
-    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.run_script(Operation::Unmap, bytes)?;
         let mut state = self.state();
         let end = address + bytes;

@@ -1,5 +1,6 @@
 //! Events and streams.
 
+use crate::unused::ReleaseUnused as _;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -126,7 +127,7 @@ fn an_unknown_stream_is_refused(device: &Arc<dyn Device>, controls: &Controls) -
         ensure!(is_refused, "{call}: {answer:?}");
     }
     device.release_event(event);
-    device.release(address, 1024)?;
+    device.release_unused(address, 1024)?;
     ensure_matches!(device.synchronize(), Ok(()));
     Ok(Outcome::Held)
 }

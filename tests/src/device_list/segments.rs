@@ -1,5 +1,6 @@
 //! Taking and giving back segments, and what the device says is free.
 
+use crate::unused::ReleaseUnused as _;
 use std::sync::Arc;
 use std::thread;
 
@@ -42,7 +43,7 @@ fn segments_are_aligned_and_apart(device: &Arc<dyn Device>, _: &Controls) -> Che
         ensure!(pair[0].0 + pair[0].1 <= pair[1].0, "two segments overlap: {pair:?}");
     }
     for (address, bytes) in segments {
-        device.release(address, bytes)?;
+        device.release_unused(address, bytes)?;
     }
     Ok(Outcome::Held)
 }
@@ -61,7 +62,7 @@ fn out_of_memory_does_not_stick(device: &Arc<dyn Device>, _: &Controls) -> Check
                 if requested_bytes == asked_bytes && name == device.name()
         );
         let address = device.allocate(2 * MIB)?;
-        device.release(address, 2 * MIB)?;
+        device.release_unused(address, 2 * MIB)?;
         device.synchronize()?;
     }
     Ok(Outcome::Held)
@@ -71,7 +72,7 @@ fn free_bytes_follow_the_segments(device: &Arc<dyn Device>, controls: &Controls)
     let before_bytes = device.memory()?.free_bytes;
     let address = device.allocate(64 * MIB)?;
     let during_bytes = device.memory()?.free_bytes;
-    device.release(address, 64 * MIB)?;
+    device.release_unused(address, 64 * MIB)?;
     let after_bytes = device.memory()?.free_bytes;
     let taken_bytes = before_bytes.saturating_sub(during_bytes);
     ensure!(taken_bytes >= 64 * MIB, "free bytes fell by {taken_bytes}");
@@ -95,7 +96,7 @@ fn other_use_is_not_free(device: &Arc<dyn Device>, controls: &Controls) -> Check
     ensure_matches!(device.allocate(6 * MIB), Err(DeviceError::OutOfMemory { .. }));
     let address = device.allocate(4 * MIB)?;
     ensure!(device.memory()?.free_bytes == 0, "{:?}", device.memory());
-    device.release(address, 4 * MIB)?;
+    device.release_unused(address, 4 * MIB)?;
     set_other_use(0);
     ensure!(device.memory()? == alone, "{alone:?}, then {:?}", device.memory());
     Ok(Outcome::Held)
@@ -112,17 +113,17 @@ fn only_a_whole_live_segment_is_released(device: &Arc<dyn Device>, _: &Controls)
         ("no bytes of a segment", address, 0),
     ];
     for (what, address, bytes) in wrong {
-        let answer = device.release(address, bytes);
+        let answer = device.release_unused(address, bytes);
         ensure!(
             matches!(&answer, Err(DeviceError::InvalidAddress { address: found, .. }) if *found == address),
             "{what}: {answer:?}"
         );
     }
-    device.release(address, 4 * MIB)?;
-    ensure_matches!(device.release(address, 4 * MIB), Err(DeviceError::InvalidAddress { .. }));
+    device.release_unused(address, 4 * MIB)?;
+    ensure_matches!(device.release_unused(address, 4 * MIB), Err(DeviceError::InvalidAddress { .. }));
     // None of this has hurt the device.
     let address = device.allocate(4 * MIB)?;
-    device.release(address, 4 * MIB)?;
+    device.release_unused(address, 4 * MIB)?;
     Ok(Outcome::Held)
 }
 
@@ -135,7 +136,7 @@ fn threads_allocate_at_the_same_time(device: &Arc<dyn Device>, controls: &Contro
             let event = device.record_event(Stream::DEFAULT)?;
             device.wait_event(&event)?;
             device.release_event(event);
-            device.release(address, bytes)?;
+            device.release_unused(address, bytes)?;
         }
         Ok(())
     };

@@ -1,5 +1,6 @@
 //! Bytes in, across and out.
 
+use crate::unused::ReleaseUnused as _;
 use std::sync::Arc;
 
 use memtrack::device::{Device, DeviceError, Stream};
@@ -43,7 +44,7 @@ fn what_is_written_is_read_back(device: &Arc<dyn Device>, controls: &Controls) -
             ensure!(source == target, "{length} bytes at offset {offset} on {stream} came back changed");
         }
     }
-    device.release(address, BYTES)?;
+    device.release_unused(address, BYTES)?;
     Ok(Outcome::Held)
 }
 
@@ -67,8 +68,8 @@ fn a_copy_is_the_same(device: &Arc<dyn Device>, controls: &Controls) -> Checked 
         unsafe { device.read(to, &mut target, stream) }?;
         ensure!(target == expected, "the target differs on {stream}");
     }
-    device.release(from, BYTES as u64)?;
-    device.release(to, BYTES as u64)?;
+    device.release_unused(from, BYTES as u64)?;
+    device.release_unused(to, BYTES as u64)?;
     Ok(Outcome::Held)
 }
 
@@ -90,7 +91,7 @@ fn a_fill_sets_the_range(device: &Arc<dyn Device>, controls: &Controls) -> Check
         expected[1234..1234 + 4321].fill(0xa5);
         ensure!(target == expected, "the segment differs on {stream}");
     }
-    device.release(address, BYTES as u64)?;
+    device.release_unused(address, BYTES as u64)?;
     Ok(Outcome::Held)
 }
 
@@ -106,7 +107,7 @@ fn nothing_is_moved(device: &Arc<dyn Device>, controls: &Controls) -> Checked {
         device.copy(address, address + 512, 0, Stream::DEFAULT)?;
         device.fill(address, 1, 0, Stream::DEFAULT)?;
     }
-    device.release(address, 1024)?;
+    device.release_unused(address, 1024)?;
     Ok(Outcome::Held)
 }
 
@@ -130,7 +131,7 @@ fn work_in_a_stream_is_done_in_order(device: &Arc<dyn Device>, controls: &Contro
     // SAFETY: likewise.
     unsafe { device.read(address, &mut found, stream) }?;
     ensure!(found[..1024] == [2; 1024] && found[1024..] == [1; 1024], "{:?} and {:?}", &found[..4], &found[1024..1028]);
-    device.release(address, 2048)?;
+    device.release_unused(address, 2048)?;
     Ok(Outcome::Held)
 }
 
@@ -146,6 +147,6 @@ fn a_device_without_bytes_says_so(device: &Arc<dyn Device>, controls: &Controls)
         ensure_matches!(device.copy(address, address + 512, 1, Stream::DEFAULT), Err(DeviceError::NoBytes { .. }));
         ensure_matches!(device.fill(address, 1, 1, Stream::DEFAULT), Err(DeviceError::NoBytes { .. }));
     }
-    device.release(address, 1024)?;
+    device.release_unused(address, 1024)?;
     Ok(Outcome::Held)
 }

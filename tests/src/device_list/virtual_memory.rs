@@ -1,5 +1,6 @@
 //! Address ranges and physical memory.
 
+use crate::unused::UnmapUnused as _;
 use std::sync::Arc;
 
 use memtrack::device::{Device, DeviceError, PhysicalMemory, Stream, VirtualMemory};
@@ -60,7 +61,7 @@ fn mapped_memory_can_be_used(device: &Arc<dyn Device>, controls: &Controls) -> C
         ensure!(found.iter().all(|&byte| byte == 7), "bytes across two pieces came back changed");
         device.synchronize()?;
     }
-    memory.unmap(range, 3 * granularity_bytes)?;
+    memory.unmap_unused(range, 3 * granularity_bytes)?;
     memory.release_physical(small)?;
     memory.release_physical(large)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
@@ -80,11 +81,11 @@ fn the_same_bytes_at_two_addresses(device: &Arc<dyn Device>, controls: &Controls
         write(device, second + 512, 12)?;
         ensure!(read(device, first + 512)? == [12; 16], "the first address does not show what the second was given");
     }
-    memory.unmap(first, granularity_bytes)?;
+    memory.unmap_unused(first, granularity_bytes)?;
     if controls.has_bytes {
         ensure!(read(device, second)? == [11; 16], "the bytes went with the first mapping");
     }
-    memory.unmap(second, granularity_bytes)?;
+    memory.unmap_unused(second, granularity_bytes)?;
     memory.release_physical(piece)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
     Ok(Outcome::Held)
@@ -102,14 +103,14 @@ fn remapped_memory_keeps_its_bytes(device: &Arc<dyn Device>, controls: &Controls
             write(device, place(index), index as u8)?;
         }
     }
-    memory.unmap(range, 4 * granularity_bytes)?;
+    memory.unmap_unused(range, 4 * granularity_bytes)?;
     for (index, piece) in pieces.iter().rev().enumerate() {
         memory.map(place(index), *piece)?;
         if controls.has_bytes {
             ensure!(read(device, place(index))? == [3 - index as u8; 16], "piece {index} came with other bytes");
         }
     }
-    memory.unmap(range, 4 * granularity_bytes)?;
+    memory.unmap_unused(range, 4 * granularity_bytes)?;
     for piece in pieces {
         memory.release_physical(piece)?;
     }
@@ -130,7 +131,7 @@ fn physical_memory_goes_with_its_last_mapping(device: &Arc<dyn Device>, controls
         write(device, range, 21)?;
         ensure!(read(device, range)? == [21; 16], "released memory went although it is mapped");
     }
-    memory.unmap(range, granularity_bytes)?;
+    memory.unmap_unused(range, granularity_bytes)?;
     let after_bytes = device.memory()?.free_bytes;
     memory.unreserve(range, 4 * granularity_bytes)?;
     let all = [before_bytes, created_bytes, mapped_bytes, after_bytes];
@@ -191,7 +192,7 @@ fn memory_is_mapped_only_where_it_fits(device: &Arc<dyn Device>, _: &Controls) -
     }
     // The books are as before: what fits still does.
     memory.map(range + 2 * granularity_bytes, double)?;
-    memory.unmap(range + granularity_bytes, 3 * granularity_bytes)?;
+    memory.unmap_unused(range + granularity_bytes, 3 * granularity_bytes)?;
     memory.release_physical(piece)?;
     memory.release_physical(double)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
@@ -214,13 +215,13 @@ fn only_whole_pieces_are_unmapped(device: &Arc<dyn Device>, _: &Controls) -> Che
         ("a range past the reservation", range + 3 * granularity_bytes, 2 * granularity_bytes),
     ];
     for (what, address, bytes) in refused {
-        let answer = memory.unmap(address, bytes);
+        let answer = memory.unmap_unused(address, bytes);
         ensure!(matches!(answer, Err(DeviceError::InvalidAddress { .. })), "{what}: {answer:?}");
     }
-    ensure!(memory.unmap(range, 0).is_err(), "unmapping no bytes");
-    memory.unmap(range, 2 * granularity_bytes)?;
-    ensure_matches!(memory.unmap(range, 2 * granularity_bytes), Err(DeviceError::InvalidAddress { .. }));
-    memory.unmap(range + 3 * granularity_bytes, granularity_bytes)?;
+    ensure!(memory.unmap_unused(range, 0).is_err(), "unmapping no bytes");
+    memory.unmap_unused(range, 2 * granularity_bytes)?;
+    ensure_matches!(memory.unmap_unused(range, 2 * granularity_bytes), Err(DeviceError::InvalidAddress { .. }));
+    memory.unmap_unused(range + 3 * granularity_bytes, granularity_bytes)?;
     memory.release_physical(piece)?;
     memory.release_physical(double)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
@@ -242,7 +243,7 @@ fn only_a_whole_empty_reservation_is_given_back(device: &Arc<dyn Device>, _: &Co
         let answer = memory.unreserve(address, bytes);
         ensure!(matches!(answer, Err(DeviceError::InvalidAddress { .. })), "{what}: {answer:?}");
     }
-    memory.unmap(range + 3 * granularity_bytes, granularity_bytes)?;
+    memory.unmap_unused(range + 3 * granularity_bytes, granularity_bytes)?;
     memory.release_physical(piece)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
     ensure_matches!(memory.unreserve(range, 4 * granularity_bytes), Err(DeviceError::InvalidAddress { .. }));

@@ -58,7 +58,7 @@ unsafe impl Device for Gpu {
         Err(self.refusal())
     }
 
-    fn release(&self, _address: u64, _bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn release(&self, _address: u64, _bytes: u64) -> Result<(), DeviceError> {
         Err(self.refusal())
     }
 

@@ -272,7 +272,7 @@ unsafe impl Device for Cuda {
         self.segments.allocate(&self.driver, bytes)
     }
 
-    fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.segments.release(&self.driver, address, bytes)
     }
 
@@ -391,7 +391,7 @@ impl VirtualMemory for Cuda {
         self.ranges()?.map(&self.driver, address, memory)
     }
 
-    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.ranges()?.unmap(&self.driver, address, bytes)
     }
 }

@@ -2,7 +2,7 @@
 //! is worth.
 #![cfg(target_os = "linux")]
 
-use memtrack_tests::unused::{ReleaseUnused as _, UnmapUnused as _};
+use memtrack_tests::unused::UnmapUnused as _;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUmemPool_attribute_enum as Attribute};

@@ -280,6 +280,10 @@ unsafe impl Device for Cuda {
         self.ranges.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn check_stream(&self, stream: Stream) -> Result<(), DeviceError> {
+        self.stream_handle(stream).map(|_| ())
+    }
+
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {
         let stream = self.stream_handle(stream)?;
         // SAFETY: a registered stream, which the table keeps alive.

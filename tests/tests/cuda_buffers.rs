@@ -1,0 +1,181 @@
+//! Buffers lent to cudarc, on the mock driver: copies, slices, other streams, and what it costs the driver.
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{DevicePtr as _, DeviceSlice as _, LaunchArgs, PushKernelArg};
+use memtrack::device::{Cuda, Device as _, Host, Stream};
+use memtrack::{AllocationError, Buffer, CachingAllocator, CudaRef, CudaRefMut};
+use memtrack_tests::mock::{Live, Mock};
+
+fn on_mock() -> (Mock, Arc<Cuda>, CachingAllocator) {
+    let mock = Mock::exclusive();
+    let cuda = Arc::new(Cuda::new(0).unwrap());
+    let allocator = CachingAllocator::new(cuda.clone());
+    (mock, cuda, allocator)
+}
+
+/// Calls that take or give memory, or make or end events, since the mock was reset.
+fn costly_calls(mock: &Mock) -> Vec<(String, u64)> {
+    let costly = |name: &String| {
+        ["cuMemAlloc", "cuMemFree", "cuEventCreate", "cuEventDestroy"].iter().any(|call| name.starts_with(call))
+    };
+    mock.called_functions().into_iter().filter(costly).map(|name| (name.clone(), mock.calls(&name))).collect()
+}
+
+#[test]
+fn elements_go_to_the_device_and_back() {
+    let (_mock, _cuda, allocator) = on_mock();
+    let numbers: Vec<f32> = (0..1000).map(|number| number as f32).collect();
+    let buffer = Buffer::from_slice(&allocator, &numbers).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), numbers);
+    let copy = buffer.try_clone().unwrap();
+    assert_eq!(copy.to_vec().unwrap(), numbers);
+    let zeros = Buffer::<f32>::zeros(&allocator, 1000).unwrap();
+    assert_eq!(zeros.to_vec().unwrap(), vec![0.0; 1000]);
+    assert!(matches!(buffer.as_slice(), Err(AllocationError::NoAccess { .. })));
+}
+
+#[test]
+fn cudarcs_copies_take_a_lent_buffer_and_cost_the_driver_nothing_more() {
+    let (mock, cuda, allocator) = on_mock();
+    let stream = cuda.default_stream();
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 256).unwrap();
+    let before = costly_calls(&mock);
+
+    let numbers: Vec<u32> = (0..256).collect();
+    stream.memcpy_htod(&numbers, &mut buffer.cuda_mut().unwrap()).unwrap();
+    assert_eq!(stream.clone_dtoh(&buffer.cuda().unwrap()).unwrap(), numbers);
+    stream.memset_zeros(&mut buffer.cuda_mut().unwrap()).unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), vec![0; 256]);
+
+    assert_eq!(costly_calls(&mock), before);
+    let lent = buffer.cuda().unwrap();
+    assert_eq!((lent.len(), lent.stream().cu_stream()), (256, stream.cu_stream()));
+}
+
+#[test]
+fn a_lent_slice_leaves_the_memory_with_the_buffer() {
+    let (mock, cuda, allocator) = on_mock();
+    let stream = cuda.default_stream();
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let events = mock.live(Live::Events);
+    {
+        let mut lent = buffer.cuda_slice_mut().unwrap();
+        stream.memcpy_htod(&[7_u32; 4], &mut lent.try_slice_mut(..4).unwrap()).unwrap();
+        assert!(lent.try_slice_mut(..9).is_none());
+        let (mut front, mut back) = lent.try_split_at_mut(6).unwrap();
+        stream.memcpy_htod(&[1_u32], &mut front.slice_mut(5..)).unwrap();
+        stream.memcpy_htod(&[2_u32, 3], &mut back).unwrap();
+    }
+    assert_eq!(stream.clone_dtoh(buffer.cuda_slice().unwrap().as_slice()).unwrap(), [7, 7, 7, 7, 0, 1, 2, 3]);
+    assert_eq!(mock.calls("cuMemFreeAsync") + mock.calls("cuMemFree_v2"), 0);
+    assert_eq!(mock.live(Live::Events), events);
+    assert_eq!(allocator.memory_stats().allocation.all.current, 1);
+}
+
+#[test]
+fn a_loan_to_another_stream_is_ordered_at_both_ends() {
+    let (mock, cuda, allocator) = on_mock();
+    let other = cuda.context().new_stream().unwrap();
+    let handle = cuda.register_stream(&other).unwrap();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let waits = mock.calls("cuStreamWaitEvent");
+
+    let lent = buffer.cuda_on(&other).unwrap();
+    assert_eq!(lent.stream().cu_stream(), other.cu_stream());
+    assert_eq!(mock.calls("cuStreamWaitEvent"), waits + 1, "the borrower waits for what was written before");
+
+    mock.hold_stream(0, handle);
+    drop(lent);
+    assert_eq!(mock.calls("cuStreamWaitEvent"), waits + 2, "the buffer's stream waits for the borrower");
+    let home = cuda.record_event(Stream::DEFAULT).unwrap();
+    assert!(!cuda.query_event(&home).unwrap(), "later work of the buffer's stream comes after the borrower's");
+    mock.let_stream_go(0, handle);
+    cuda.wait_event(&home).unwrap();
+    cuda.release_event(home);
+}
+
+#[test]
+fn a_stream_that_asks_for_the_pointer_by_itself_is_ordered_too() {
+    let (mock, cuda, allocator) = on_mock();
+    let other = cuda.context().new_stream().unwrap();
+    let handle = cuda.register_stream(&other).unwrap();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let lent = buffer.cuda().unwrap();
+    {
+        let (pointer, _used_until) = lent.device_ptr(&other);
+        assert_eq!(pointer, buffer.address());
+        mock.hold_stream(0, handle);
+    }
+    drop(lent);
+    let home = cuda.record_event(Stream::DEFAULT).unwrap();
+    assert!(!cuda.query_event(&home).unwrap());
+    mock.let_stream_go(0, handle);
+    cuda.wait_event(&home).unwrap();
+    cuda.release_event(home);
+}
+
+#[test]
+fn memory_another_stream_still_uses_is_not_handed_out_again() {
+    let (mock, cuda, allocator) = on_mock();
+    let other = cuda.context().new_stream().unwrap();
+    let handle = cuda.register_stream(&other).unwrap();
+    mock.hold_stream(0, handle);
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let address = buffer.address();
+    buffer.record_stream(handle).unwrap();
+    drop(buffer);
+    let stats = allocator.memory_stats();
+    assert_eq!((stats.allocation.all.current, stats.active.all.current), (0, 1));
+    assert_ne!(Buffer::<u32>::uninit(&allocator, 8).unwrap().address(), address);
+    mock.let_stream_go(0, handle);
+    assert_eq!(Buffer::<u32>::uninit(&allocator, 8).unwrap().address(), address);
+}
+
+#[test]
+fn a_broken_driver_refuses_the_loan_and_nothing_panics() {
+    let (mock, cuda, allocator) = on_mock();
+    let other = cuda.context().new_stream().unwrap();
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    mock.fail("cuEventCreate", 0, 719);
+    assert!(matches!(buffer.cuda_slice_mut(), Err(AllocationError::Device(_))));
+    mock.fail("cuStreamWaitEvent", 0, 719);
+    assert!(matches!(buffer.cuda_on(&other), Err(AllocationError::Device(_))));
+    assert_eq!(mock.pending_failures(), 0);
+    assert_eq!(buffer.to_vec().unwrap(), vec![0; 8]);
+}
+
+#[test]
+fn an_unknown_stream_and_another_devices_memory_are_refused() {
+    let (_mock, _cuda, allocator) = on_mock();
+    assert!(matches!(Buffer::<u32>::uninit_on(&allocator, Stream(77), 8), Err(AllocationError::Device(_))));
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let on_host = CachingAllocator::new(Arc::new(Host::new()));
+    let elsewhere = Buffer::<u32>::zeros(&on_host, 8).unwrap();
+    assert!(matches!(buffer.copy_from(&elsewhere), Err(AllocationError::NoAccess { .. })));
+    assert!(matches!(elsewhere.cuda(), Err(AllocationError::NoAccess { .. })));
+}
+
+#[test]
+fn everything_goes_back_to_the_driver_in_any_order_of_drops() {
+    let (mock, cuda, allocator) = on_mock();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let large = Buffer::<u8>::zeros(&allocator, 30 << 20).unwrap();
+    drop((cuda, allocator));
+    drop(large);
+    assert_eq!(buffer.to_vec().unwrap(), vec![0; 8]);
+    drop(buffer);
+    assert_eq!(mock.live_memory(), []);
+    assert_eq!(mock.used_bytes(0), 0);
+}
+
+/// Compiles only if lent buffers are kernel arguments, read and written.
+#[expect(dead_code, reason = "the mock driver has no kernels to launch; the training example launches them on a GPU")]
+fn lent_buffers_are_kernel_arguments<'a>(
+    launch: &mut LaunchArgs<'a>,
+    input: &'a CudaRef<'_, f32>,
+    output: &'a mut CudaRefMut<'_, f32>,
+) {
+    launch.arg(input).arg(output);
+}

@@ -14,28 +14,11 @@
 #![allow(clippy::unwrap_used)]
 
 use memtrack::track_memory;
-use std::future::Future;
+use memtrack_tests::futures::{block_on, poll_once, yield_now};
 use std::panic::catch_unwind;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-/// Polls to the end; the futures of these tests wake themselves.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return value;
-        }
-    }
-}
-
-/// Pending once.
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-}
 
 struct NotDebug(u32);
 
@@ -88,7 +71,7 @@ fn shape_18_never_returns() {
     }
     let mut future = pin!(f());
     for _ in 0..3 {
-        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll_once(future.as_mut()).is_pending());
     }
     assert!(catch_unwind(|| block_on(g(1))).is_err());
 }

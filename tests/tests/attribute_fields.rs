@@ -25,7 +25,7 @@ const OWN_FIELDS: [&str; 12] = [
 ];
 
 fn take(allocator: &CachingAllocator, bytes: usize) -> Buffer<u8> {
-    Buffer::uninit(allocator, bytes).unwrap()
+    Buffer::uninit(allocator, bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn fields_in_the_words_of_tracing() {
         never
     ))]
     fn f(values: Vec<u8>, (width, _): (i64, u8), shown: Shown) {
-        drop(shown);
+        assert_eq!(shown.to_string(), "shown");
         tracing::Span::current().record("later", 5_i64);
         assert_eq!((values.len(), width), (2, 9));
     }
@@ -281,6 +281,7 @@ fn device_names_the_allocator_to_measure() {
         take(&allocator, 1024)
     }
     #[track_memory(device = pair)]
+    #[allow(clippy::redundant_allocation, reason = "a pointer to a pointer is the case")]
     fn from_a_pattern((pair, _): (Rc<&CachingAllocator>, u8)) -> Buffer<u8> {
         take(&pair, 1024)
     }
@@ -397,7 +398,7 @@ fn a_call_made_while_unwinding_is_not_a_panic() {
     }
     let (spans, _installed) = Spans::install();
     let _current = host_allocator().make_current();
-    assert!(catch_unwind(|| f()).is_err());
+    assert!(catch_unwind(f).is_err());
     assert_eq!(spans.one("cleanup").text("mem.outcome"), "ok");
     assert_eq!(spans.one("f").text("mem.outcome"), "panic");
 }

@@ -14,6 +14,7 @@
 #![allow(clippy::many_single_char_names, clippy::trivially_copy_pass_by_ref, reason = "the shapes are short")]
 #![allow(clippy::never_loop, clippy::needless_continue, clippy::needless_return, reason = "the shapes are odd")]
 #![allow(clippy::manual_async_fn, clippy::needless_pass_by_value, clippy::boxed_local, clippy::unwrap_used)]
+#![allow(clippy::elidable_lifetime_names, clippy::empty_loop, clippy::redundant_closure)]
 
 use memtrack::track_memory;
 use memtrack_tests::futures::block_on;
@@ -394,13 +395,13 @@ fn shape_42_short_bodies() {
 }
 
 macro_rules! methods {
-    ($self:ident, $name:ident, $ty:ty, $body:expr) => {
+    ($self:ident, $name:ident, $ty:ty, $body:expr_2021) => {
         impl Receivers {
             #[track_memory]
             fn $name(&$self) -> $ty { $body }
         }
     };
-    (owned $self:ident, $name:ident, $ty:ty, $body:expr) => {
+    (owned $self:ident, $name:ident, $ty:ty, $body:expr_2021) => {
         impl Receivers {
             #[track_memory]
             fn $name($self, extra: $ty) -> $ty { $body + extra }

@@ -21,7 +21,8 @@ async fn c(n: u32) -> u32 {
 
 #[track_memory(err)]
 fn d() -> Result<u32, String> {
-    Ok("w")
+    let w: u32 = "w";
+    Ok(w)
 }
 
 #[track_memory]

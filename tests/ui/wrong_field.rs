@@ -9,7 +9,7 @@ fn b() {}
 #[track_memory(fields(5))]
 fn c() {}
 
-#[track_memory(fields(x = missing))]
+#[track_memory(fields(x = 1 y = 2, mem.z))]
 fn d() {}
 
 struct NoValue;

@@ -10,7 +10,6 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::punctuated::Punctuated;
 use syn::{Expr, Ident, LitInt, LitStr, Path, Token, token};
 
 /// Every option's word, for "did you mean".
@@ -25,7 +24,7 @@ pub(crate) struct Args {
     pub(crate) name: Option<Text>,
     pub(crate) phase: Option<Text>,
     pub(crate) device: Option<Expr>,
-    pub(crate) fields: Option<Punctuated<Field, Token![,]>>,
+    pub(crate) fields: Vec<Field>,
     pub(crate) level: Option<Level>,
     pub(crate) target: Option<Text>,
     /// The word `err`.
@@ -72,7 +71,7 @@ impl Args {
         let read = |input: ParseStream<'_>| {
             let mut seen: Vec<String> = Vec::new();
             while !input.is_empty() {
-                if let Err(error) = args.read_option(input, &mut seen) {
+                if let Err(error) = args.read_option(input, &mut seen, errors) {
                     errors.push(error);
                     skip_to_comma(input)?;
                 } else if !input.is_empty() && !input.peek(Token![,]) {
@@ -89,7 +88,7 @@ impl Args {
         args
     }
 
-    fn read_option(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>) -> syn::Result<()> {
+    fn read_option(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>, errors: &mut Errors) -> syn::Result<()> {
         if input.peek(LitStr) {
             let literal: LitStr = input.parse()?;
             once("name", &literal, seen)?;
@@ -113,7 +112,7 @@ impl Args {
             "device" => self.device = Some(value(&word, "an allocator, as in `device = &self.allocator`", input)?),
             "level" => self.level = Some(level(&word, input)?),
             "crate" => self.krate = Some(path(&word, input)?),
-            "fields" => self.fields = Some(fields(&word, input)?),
+            "fields" => self.fields = fields(&word, input, errors)?,
             _ => {
                 if input.peek(Token![=]) || input.peek(token::Paren) {
                     return Err(syn::Error::new_spanned(&word, format!("`{option}` takes no value")));
@@ -188,7 +187,11 @@ fn text(word: &Ident, input: ParseStream<'_>) -> syn::Result<Text> {
 }
 
 fn path(word: &Ident, input: ParseStream<'_>) -> syn::Result<Path> {
-    equals(word, "a path, as in `crate = my_library::memtrack`", input)?;
+    let example = "a path, as in `crate = my_library::memtrack`";
+    equals(word, example, input)?;
+    if input.peek(LitStr) {
+        return Err(input.error(format!("`crate` needs {example}")));
+    }
     // A path as in `use`: no generic arguments, and `crate` or `$crate` may stand first.
     input.call(Path::parse_mod_style)
 }
@@ -218,11 +221,27 @@ fn level(word: &Ident, input: ParseStream<'_>) -> syn::Result<Level> {
     input.parse().map(Level::Constant)
 }
 
-fn fields(word: &Ident, input: ParseStream<'_>) -> syn::Result<Punctuated<Field, Token![,]>> {
+/// Reads each field by itself, so that one that is wrong hides no other.
+fn fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Vec<Field>> {
     if !input.peek(token::Paren) {
         return Err(syn::Error::new_spanned(word, "`fields` needs a list, as in `fields(rows = rows.len(), %name)`"));
     }
     let content;
     syn::parenthesized!(content in input);
-    Punctuated::parse_terminated(&content)
+    let mut fields = Vec::new();
+    while !content.is_empty() {
+        match content.parse() {
+            Ok(field) if content.is_empty() || content.peek(Token![,]) => fields.push(field),
+            Ok(_) => {
+                errors.push(content.error("expected `,` before the next field"));
+                skip_to_comma(&content)?;
+            }
+            Err(error) => {
+                errors.push(error);
+                skip_to_comma(&content)?;
+            }
+        }
+        content.parse::<Option<Token![,]>>()?;
+    }
+    Ok(fields)
 }

@@ -67,11 +67,14 @@ pub(crate) fn run_body(
 /// The type of an async block cannot be stated; seeing this first, rustc coerces every later `return` to it.
 pub(crate) fn return_edge(return_type: &TokenStream) -> TokenStream {
     let value = local("__edge");
+    // At the return type, which is what rustc then shows as the reason of a mismatch.
+    let place = return_type.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span());
+    let edge = quote_spanned!(Span::mixed_site().located_at(place)=> return #value;);
     quote_spanned! {Span::mixed_site()=>
         #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::needless_return)]
         if false {
             let #value: #return_type = loop {};
-            return #value;
+            #edge
         }
     }
 }

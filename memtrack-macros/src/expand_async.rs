@@ -8,7 +8,7 @@
 use crate::args::Args;
 use crate::expand::{emit, return_edge, run_body};
 use crate::function::Function;
-use crate::prologue::{private_path, prologue};
+use crate::prologue::{local, private_path, prologue};
 use crate::signature::{never_returns, rebind_parameters, stated_return_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
@@ -16,12 +16,21 @@ use quote::quote_spanned;
 /// Expands an `async fn`.
 pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
-    let open = prologue(args, &function, |parts| {
+    let asked = local("__asked");
+    let ask = prologue(args, &function, |parts| {
         quote_spanned! {Span::mixed_site()=>
             #private::hand_over(#parts);
-            #private::Pause::once().await;
+            #asked = true;
         }
     });
+    // The stop is outside of the block that makes the span, which would else be kept in the future.
+    let open = quote_spanned! {Span::mixed_site()=>
+        let mut #asked = false;
+        #ask
+        if #asked {
+            #private::Pause::once().await;
+        }
+    };
     let receiver = use_receiver(&function.signature);
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature);

@@ -5,6 +5,7 @@ use crate::function::Function;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
 use syn::{Ident, LitStr};
 
 /// The path of the runtime's private module; everything that generated code names starts there.
@@ -45,10 +46,15 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         ),
     };
     let allocator = match &args.device {
-        Some(device) => quote_spanned!(Span::mixed_site()=> #private::allocator_of(&(#device))),
+        Some(device) => {
+            // At the user's expression, where an error about its type belongs.
+            let place = Span::mixed_site().located_at(device.span());
+            let device = quote_spanned!(place=> &(#device));
+            quote_spanned!(Span::mixed_site()=> #private::allocator_of(#device))
+        }
         None => quote_spanned!(Span::mixed_site()=> #private::current_allocator()),
     };
-    let fields = args.fields.iter().flatten().map(|field| field.tokens(&private));
+    let fields = args.fields.iter().map(|field| field.tokens(&private));
     let open = open(quote_spanned!(Span::mixed_site()=> #span, #name, #phase, #allocator));
     quote_spanned! {Span::mixed_site()=>
         if #private::enabled() {

@@ -1,8 +1,10 @@
-//! What several of memtrack's integration tests use: the checks that every device passes ([`device_list`]), streams that
-//! can be held ([`held_stream`]), and the handle to the mock CUDA driver ([`mock`]).
+//! What several of memtrack's integration tests use; each module says what it is for.
 
 pub mod device_list;
+pub mod futures;
 pub mod held_stream;
+pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod mock;
+pub mod spans;
 pub mod unused;

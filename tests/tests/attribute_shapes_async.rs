@@ -14,28 +14,11 @@
 #![allow(clippy::unwrap_used)]
 
 use memtrack::track_memory;
-use std::future::Future;
+use memtrack_tests::futures::{block_on, poll_once, yield_now};
 use std::panic::catch_unwind;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-/// Polls to the end; the futures of these tests wake themselves.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return value;
-        }
-    }
-}
-
-/// Pending once.
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-}
 
 struct NotDebug(u32);
 
@@ -88,7 +71,7 @@ fn shape_18_never_returns() {
     }
     let mut future = pin!(f());
     for _ in 0..3 {
-        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(poll_once(future.as_mut()).is_pending());
     }
     assert!(catch_unwind(|| block_on(g(1))).is_err());
 }
@@ -273,12 +256,12 @@ fn shape_34_the_future_stays_send() {
         yield_now().await;
         n.into() + v.len() as u64
     }
-    assert_eq!(block_on(send(f(1_u64, vec![1]))), 2);
     #[track_memory]
     async fn not_send(n: Rc<u32>) -> u32 {
         yield_now().await;
         *n
     }
+    assert_eq!(block_on(send(f(1_u64, vec![1]))), 2);
     assert_eq!(block_on(not_send(Rc::new(1))), 1);
 }
 
@@ -332,7 +315,7 @@ fn shape_42_short_bodies() {
 }
 
 macro_rules! methods {
-    ($self:ident, $name:ident, $ty:ty, $body:expr) => {
+    ($self:ident, $name:ident, $ty:ty, $body:expr_2021) => {
         impl Receivers {
             #[track_memory]
             async fn $name(&$self, extra: $ty) -> $ty { $body + extra }

@@ -3,24 +3,13 @@
 #![deny(warnings, clippy::all, clippy::pedantic, unreachable_code)]
 #![deny(unsafe_code, single_use_lifetimes, elided_lifetimes_in_paths, unused_qualifications, rust_2018_idioms)]
 #![allow(clippy::unnecessary_wraps, clippy::unused_async, reason = "the shapes are short")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::needless_return, clippy::ptr_arg, clippy::unwrap_used)]
 
 use memtrack::track_memory;
-use std::future::Future;
+use memtrack_tests::futures::block_on;
 use std::io;
 use std::num::ParseIntError;
 use std::panic::Location;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return value;
-        }
-    }
-}
 
 #[test]
 fn shape_01_question_mark_and_early_return() {

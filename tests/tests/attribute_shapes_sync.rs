@@ -14,22 +14,16 @@
 #![allow(clippy::many_single_char_names, clippy::trivially_copy_pass_by_ref, reason = "the shapes are short")]
 #![allow(clippy::never_loop, clippy::needless_continue, clippy::needless_return, reason = "the shapes are odd")]
 #![allow(clippy::manual_async_fn, clippy::needless_pass_by_value, clippy::boxed_local, clippy::unwrap_used)]
+#![allow(clippy::elidable_lifetime_names, clippy::empty_loop, clippy::redundant_closure)]
 
 use memtrack::track_memory;
+use memtrack_tests::futures::block_on;
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the futures of these tests never wait"),
-    }
-}
 
 struct NotDebug(u32);
 
@@ -49,7 +43,7 @@ fn shape_05_boxed_future_after_statements() {
         let k = n * 2;
         Box::pin(async move { k })
     }
-    assert_eq!(ready(f(4)), 8);
+    assert_eq!(block_on(f(4)), 8);
 }
 
 #[test]
@@ -58,7 +52,7 @@ fn shape_06_returned_future() {
     fn f(n: u32) -> impl Future<Output = u32> {
         async move { n }
     }
-    assert_eq!(ready(f(4)), 4);
+    assert_eq!(block_on(f(4)), 4);
 }
 
 #[test]
@@ -397,17 +391,17 @@ fn shape_42_short_bodies() {
     fn e(x: u32) -> u32 { x }
     assert_eq!(a() + d() + e(3), 5);
     b();
-    ready(c());
+    block_on(c());
 }
 
 macro_rules! methods {
-    ($self:ident, $name:ident, $ty:ty, $body:expr) => {
+    ($self:ident, $name:ident, $ty:ty, $body:expr_2021) => {
         impl Receivers {
             #[track_memory]
             fn $name(&$self) -> $ty { $body }
         }
     };
-    (owned $self:ident, $name:ident, $ty:ty, $body:expr) => {
+    (owned $self:ident, $name:ident, $ty:ty, $body:expr_2021) => {
         impl Receivers {
             #[track_memory]
             fn $name($self, extra: $ty) -> $ty { $body + extra }

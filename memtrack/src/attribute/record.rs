@@ -43,8 +43,15 @@ macro_rules! __scope_span {
 pub(super) fn record(span: &Span, scope: Option<&ScopeRecord>, outcome: Outcome, phase_given: bool) {
     let Some(metadata) = span.metadata() else { return };
     let fields = metadata.fields();
-    let names: Vec<Field> = fields.iter().take(FIELD_COUNT).collect();
-    let Ok(names) = <[Field; FIELD_COUNT]>::try_from(names) else { return };
+    let mut declared = fields.iter();
+    let Some(first) = declared.next() else { return };
+    // By position and without a list on the heap; the span is of our own making, so there are enough.
+    let mut next = Some(first.clone());
+    let names: [Field; FIELD_COUNT] = std::array::from_fn(|_| {
+        let name = next.take().unwrap_or_else(|| first.clone());
+        next = declared.next();
+        name
+    });
     let outcome = outcome.as_str();
     let Some(scope) = scope else {
         let [.., outcome_name] = &names;

@@ -1,8 +1,8 @@
 //! One call of an asynchronous function.
 //!
 //! ```text
-//!   Unpolled --first poll asks for a scope--> Open --Ready, panic or drop--> Closed
-//!      `------first poll does not ask------> Unmeasured
+//!   not polled --first poll asks for a scope--> measured --ready, panic or drop--> recorded
+//!        `-------first poll does not ask------> not measured
 //! ```
 
 use super::hand_over::{Request, take_request};
@@ -28,7 +28,9 @@ pin_project_lite::pin_project! {
         #[pin]
         body: Option<F>,
         outcome: fn(&F::Output) -> Outcome,
-        state: State,
+        polled: bool,
+        // Some while the call is measured. Boxed: a future is moved and kept far more often than measured.
+        activation: Option<Box<Activation>>,
     }
 
     impl<F> PinnedDrop for Tracked<F>
@@ -36,34 +38,25 @@ pin_project_lite::pin_project! {
         F: Future,
     {
         fn drop(this: Pin<&mut Self>) {
-            let mut this = this.project();
-            if let State::Open(activation) = this.state {
-                activation.drop_body(|| this.body.set(None));
+            let this = this.project();
+            if let Some(activation) = this.activation {
+                activation.drop_body(this.body);
             }
         }
     }
 }
 
-enum State {
-    /// Not yet polled: nothing has happened.
-    Unpolled,
-    /// Polled, and the body did not ask for a scope: memtrack is off, or nobody would read the figures.
-    Unmeasured,
-    /// Measured.
-    Open(Activation),
-    /// Measured to the end.
-    Closed,
-}
-
 impl<F: Future> Tracked<F> {
     /// A future around `body`; `outcome` judges the value it completes with.
+    #[inline]
     pub const fn new(body: F, outcome: fn(&F::Output) -> Outcome) -> Self {
-        Self { body: Some(body), outcome, state: State::Unpolled }
+        Self { body: Some(body), outcome, polled: false, activation: None }
     }
 }
 
 impl<F: Future<Output = Infallible>> Tracked<F> {
     /// A future around a body that never completes.
+    #[inline]
     pub const fn never(body: F) -> Self {
         Self::new(body, |never| match *never {})
     }
@@ -72,27 +65,42 @@ impl<F: Future<Output = Infallible>> Tracked<F> {
 impl<F: Future> Future for Tracked<F> {
     type Output = F::Output;
 
+    // What is not measured passes through here alone, which is small enough to be inlined.
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
-        if let State::Unpolled = this.state {
-            *this.state = State::Unmeasured;
+        if this.activation.is_none() {
             let poll = poll_body(this.body.as_mut(), context);
-            if poll.is_ready() {
+            // The body asks for a scope in its first poll or never.
+            if *this.polled || poll.is_ready() {
                 return poll;
             }
+            *this.polled = true;
             let Some(request) = take_request() else { return poll };
-            *this.state = State::Open(Activation::open(request));
+            *this.activation = Some(Box::new(Activation::open(request)));
         }
-        let State::Open(activation) = this.state else { return poll_body(this.body, context) };
-        let poll = activation.poll_body(|| poll_body(this.body, context), *this.outcome);
-        if poll.is_ready() {
-            *this.state = State::Closed;
-        }
-        poll
+        poll_measured(this.body, context, this.activation, *this.outcome)
     }
 }
 
+/// One poll of a measured call.
+#[inline(never)]
+fn poll_measured<F: Future>(
+    body: Pin<&mut Option<F>>,
+    context: &mut Context<'_>,
+    place: &mut Option<Box<Activation>>,
+    outcome: fn(&F::Output) -> Outcome,
+) -> Poll<F::Output> {
+    let Some(activation) = place else { return poll_body(body, context) };
+    let poll = activation.poll_body(|| poll_body(body, context), outcome);
+    if poll.is_ready() {
+        *place = None;
+    }
+    poll
+}
+
 /// Polls the body; once it has completed, drops it in place.
+#[inline]
 fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
     let Some(body) = place.as_mut().as_pin_mut() else {
         panic!("a future of a `#[track_memory]` function was polled after it had completed");
@@ -140,12 +148,13 @@ impl Activation {
     }
 
     /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.
-    fn drop_body(&mut self, drop_body: impl FnOnce()) {
+    #[cold]
+    fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
         let Self { span, scope, phase_given, in_poll, recorded } = self;
         let _entered = span.enter();
         {
             let _attached = scope.as_ref().map(OpenScope::attach);
-            drop_body();
+            body.set(None);
         }
         let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
         *recorded = true;

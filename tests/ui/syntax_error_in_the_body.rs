@@ -1,0 +1,10 @@
+use memtrack::track_memory;
+
+#[track_memory]
+fn f() {
+    let x:
+}
+
+fn main() {
+    f();
+}

@@ -6,5 +6,6 @@ pub mod held_stream;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod mock;
+pub mod reference_allocator;
 pub mod spans;
 pub mod unused;

@@ -133,32 +133,33 @@ impl Inner {
         let target_bytes = growth.reserved_bytes - threshold_bytes;
         let now = self.search_count(PoolKind::Large);
         let shards = self.shards();
-        let age = |pools: &StreamPools, index: BlockIndex| now - pools.blocks[index].freed_at_search;
-        let (mut total_age, mut block_count) = (0_u64, 0_u64);
-        for shard in &shards {
-            let pools = shard.pools();
-            for free in pools.whole_free(PoolKind::Large) {
-                total_age += age(&pools, free.index);
-                block_count += 1;
-            }
-        }
+        // Other threads go on searching and freeing: a block may be younger than `now`, and each pass may see others.
+        let age = |pools: &StreamPools, index: BlockIndex| now.saturating_sub(pools.blocks[index].freed_at_search);
         let mut reclaimed_bytes = 0;
-        let mut freed_some = true;
-        while reclaimed_bytes < target_bytes && freed_some && block_count > 0 {
-            freed_some = false;
+        while reclaimed_bytes < target_bytes {
+            let (mut total_age, mut block_count) = (0_u64, 0_u64);
+            for shard in &shards {
+                let pools = shard.pools();
+                for free in pools.whole_free(PoolKind::Large) {
+                    total_age += age(&pools, free.index);
+                    block_count += 1;
+                }
+            }
+            // Not a number without any block; then nothing is old enough and the loop ends.
             let limit_age = total_age as f64 / block_count as f64;
+            let mut freed_some = false;
             for shard in &shards {
                 let mut pools = shard.pools();
                 for free in pools.whole_free(PoolKind::Large) {
-                    let age = age(&pools, free.index);
-                    if age as f64 >= limit_age {
+                    if age(&pools, free.index) as f64 >= limit_age {
                         self.release_segment(growth, &mut pools, PoolKind::Large, free)?;
                         freed_some = true;
                         reclaimed_bytes += free.size_bytes;
-                        total_age -= age;
-                        block_count -= 1;
                     }
                 }
+            }
+            if !freed_some {
+                break;
             }
         }
         Ok(())

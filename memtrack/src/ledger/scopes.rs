@@ -90,7 +90,6 @@ struct Slot {
     before_bytes: i64,
     before_reserved_bytes: i64,
     before: Totals,
-    step_around: Option<u64>,
     own_live_bytes: i64,
     own_peak_bytes: i64,
     own_allocation_count: i64,
@@ -210,7 +209,6 @@ impl Scopes {
             before_bytes,
             before_reserved_bytes,
             before,
-            step_around: self.step,
             own_live_bytes: 0,
             own_peak_bytes: 0,
             own_allocation_count: 0,
@@ -260,7 +258,7 @@ impl Scopes {
             own_allocation_count: slot.own_allocation_count,
             foreign_bytes: moved_bytes - slot.moved_bytes,
         };
-        let (older, newer, kind, step_around) = (slot.older, slot.newer, slot.kind, slot.step_around);
+        let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
         if let Some(neighbour) = self.slots.get_mut(older as usize) {
             neighbour.newer = newer;
         }
@@ -270,7 +268,8 @@ impl Scopes {
         }
         self.open_phase_count -= usize::from(closed.own_phase.is_some());
         if let ScopeKind::Step(_) = kind {
-            self.set_step(step_around);
+            // Steps of several threads end in any order, so the step in force is not the one this step began in.
+            self.set_step(self.newest_step());
         }
         self.vacate_unreferenced(key.slot);
         closed
@@ -340,15 +339,26 @@ impl Scopes {
         self.slots.get(self.resolve(Some(key)) as usize).map(|slot| slot.peak_bytes)
     }
 
-    /// Open scopes that began a phase: (phase, bytes before, peak so far).
-    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
+    /// Open scopes, the newest first.
+    fn open_slots(&self) -> impl Iterator<Item = &Slot> {
         let mut at = self.newest;
         std::iter::from_fn(move || {
             let slot = self.slots.get(at as usize)?;
             at = slot.older;
             Some(slot)
         })
-        .filter_map(|slot| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
+    }
+
+    fn newest_step(&self) -> Option<u64> {
+        self.open_slots().find_map(|slot| match slot.kind {
+            ScopeKind::Step(number) => Some(number),
+            ScopeKind::Function | ScopeKind::Epoch => None,
+        })
+    }
+
+    /// Open scopes that began a phase: (phase, bytes before, peak so far).
+    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
+        self.open_slots().filter_map(|slot| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
     }
 
     #[cfg(test)]

@@ -1,0 +1,309 @@
+//! The books of one device kept the plain way: every state the device was in, one after the other, and every question
+//! answered by looking through them.
+
+use std::collections::HashMap;
+
+use crate::ledger::ScopeKind;
+
+/// Under no phase.
+pub(super) const OTHER: &str = "other";
+
+/// What a block needs for its free.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub(super) size: i64,
+    pub(super) requested: i64,
+    owner: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    Nothing,
+    Allocation(Block),
+    Free(Block),
+    Segment,
+    Retry,
+    OutOfMemory,
+    PhaseBegan,
+    StepBegan,
+}
+
+/// The device after one event.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    live: i64,
+    reserved: i64,
+    any_phase_open: bool,
+    step: Option<u64>,
+    /// What led here, in which scope and phase.
+    cause: Cause,
+    context: Option<usize>,
+    phase: &'static str,
+}
+
+#[derive(Debug)]
+struct Scope {
+    kind: ScopeKind,
+    parent: Option<usize>,
+    own_phase: Option<&'static str>,
+    phase: &'static str,
+    step_at_opening: Option<u64>,
+    opened: usize,
+    closed: Option<usize>,
+}
+
+/// What a scope should say when it closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) phase: Option<&'static str>,
+    pub(super) before: i64,
+    pub(super) after: i64,
+    pub(super) peak: i64,
+    pub(super) peak_phase: &'static str,
+    pub(super) peak_step: Option<u64>,
+    /// Allocations, frees, retries, out of memory.
+    pub(super) counts: [i64; 4],
+    pub(super) reserved_delta: i64,
+    pub(super) own_delta: i64,
+    pub(super) own_peak: i64,
+    pub(super) own_allocation_count: i64,
+    pub(super) foreign: i64,
+}
+
+/// What an epoch should say of one phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) entered: u64,
+    pub(super) net: i64,
+    pub(super) allocated: u64,
+    /// Allocations, frees, segments, retries, out of memory.
+    pub(super) counts: [u64; 5],
+    pub(super) peak: i64,
+    pub(super) rise_max: i64,
+    /// The lower median.
+    pub(super) rise_median: i64,
+}
+
+/// Everything that ever happened on a device.
+#[derive(Debug)]
+pub(super) struct History {
+    states: Vec<State>,
+    scopes: Vec<Scope>,
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        let start = State {
+            live: 0,
+            reserved: 0,
+            any_phase_open: false,
+            step: None,
+            cause: Cause::Nothing,
+            context: None,
+            phase: OTHER,
+        };
+        Self { states: vec![start], scopes: Vec::new() }
+    }
+
+    fn now(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    fn push(&mut self, cause: Cause, context: Option<usize>, change: impl FnOnce(&mut State)) {
+        let mut state = self.states[self.now()];
+        (state.cause, state.context, state.phase) = (cause, context, self.phase_of(context));
+        change(&mut state);
+        self.states.push(state);
+    }
+
+    fn phase_of(&self, scope: Option<usize>) -> &'static str {
+        scope.map_or(OTHER, |scope| self.scopes[scope].phase)
+    }
+
+    /// Whether `scope` is `outer` or inside it.
+    fn is_inside(&self, scope: Option<usize>, outer: usize) -> bool {
+        let mut at = scope;
+        while let Some(scope) = at {
+            if scope == outer {
+                return true;
+            }
+            at = self.scopes[scope].parent;
+        }
+        false
+    }
+
+    pub(super) fn allocate(&mut self, size: i64, requested: i64, context: Option<usize>) -> Block {
+        let block = Block { size, requested, owner: context };
+        self.push(Cause::Allocation(block), context, |state| state.live += size);
+        block
+    }
+
+    pub(super) fn free(&mut self, block: Block, context: Option<usize>) {
+        self.push(Cause::Free(block), context, |state| state.live -= block.size);
+    }
+
+    pub(super) fn segment(&mut self, bytes: i64, context: Option<usize>) {
+        self.push(Cause::Segment, context, |state| state.reserved += bytes);
+    }
+
+    pub(super) fn release(&mut self, bytes: i64) {
+        self.push(Cause::Nothing, None, |state| state.reserved -= bytes);
+    }
+
+    pub(super) fn retry(&mut self, context: Option<usize>) {
+        self.push(Cause::Retry, context, |_| {});
+    }
+
+    pub(super) fn out_of_memory(&mut self, context: Option<usize>) {
+        self.push(Cause::OutOfMemory, context, |_| {});
+    }
+
+    pub(super) fn open(&mut self, parent: Option<usize>, kind: ScopeKind, own_phase: Option<&'static str>) -> usize {
+        let phase = own_phase.unwrap_or(self.phase_of(parent));
+        let step_at_opening = self.states[self.now()].step;
+        let index = self.scopes.len();
+        self.scopes.push(Scope { kind, parent, own_phase, phase, step_at_opening, opened: 0, closed: None });
+        let cause = match (kind, own_phase) {
+            (ScopeKind::Step(_), _) => Cause::StepBegan,
+            (_, Some(_)) => Cause::PhaseBegan,
+            _ => Cause::Nothing,
+        };
+        self.settle(cause, Some(index));
+        self.scopes[index].opened = self.now();
+        index
+    }
+
+    /// A new state in which the right scopes are open.
+    fn settle(&mut self, cause: Cause, context: Option<usize>) {
+        let open = || self.scopes.iter().filter(|scope| scope.closed.is_none());
+        let any_phase_open = open().any(|scope| scope.own_phase.is_some());
+        let step = open().rev().find_map(|scope| if let ScopeKind::Step(n) = scope.kind { Some(n) } else { None });
+        self.push(cause, context, |state| (state.any_phase_open, state.step) = (any_phase_open, step));
+    }
+
+    pub(super) fn close(&mut self, scope: usize) -> Answer {
+        self.scopes[scope].closed = Some(self.now());
+        let answer = self.answer(scope);
+        self.settle(Cause::Nothing, None);
+        answer
+    }
+
+    /// The states that an open or just closed scope saw, its opening first.
+    fn seen(&self, scope: usize) -> &[State] {
+        let Scope { opened, closed, .. } = self.scopes[scope];
+        &self.states[opened..=closed.unwrap_or(self.now())]
+    }
+
+    fn answer(&self, index: usize) -> Answer {
+        let scope = &self.scopes[index];
+        let seen = self.seen(index);
+        let (first, later) = (seen[0], &seen[1..]);
+        let last = seen[seen.len() - 1];
+        let peak = seen.iter().map(|state| state.live).max().unwrap_or(0);
+        let (peak_phase, peak_step) = match later.iter().find(|state| state.live == peak && peak > first.live) {
+            Some(state) => (state.phase, state.step),
+            None => (scope.phase, scope.step_at_opening),
+        };
+        let (mut own, mut own_peak, mut own_allocation_count, mut foreign) = (0, 0, 0, 0);
+        let mut counts = [0; 4];
+        for state in later {
+            let inside = self.is_inside(state.context, index);
+            match state.cause {
+                Cause::Allocation(block) => {
+                    counts[0] += 1;
+                    if inside {
+                        own += block.requested;
+                        own_peak = own_peak.max(own);
+                        own_allocation_count += 1;
+                    } else {
+                        foreign += block.size;
+                    }
+                }
+                Cause::Free(block) => {
+                    counts[1] += 1;
+                    own -= if self.is_inside(block.owner, index) { block.requested } else { 0 };
+                    foreign += if inside { 0 } else { block.size };
+                }
+                Cause::Retry => counts[2] += 1,
+                Cause::OutOfMemory => counts[3] += 1,
+                Cause::Nothing | Cause::Segment | Cause::PhaseBegan | Cause::StepBegan => {}
+            }
+        }
+        Answer {
+            phase: (scope.phase != OTHER).then_some(scope.phase),
+            before: first.live,
+            after: last.live,
+            peak,
+            peak_phase,
+            peak_step,
+            counts,
+            reserved_delta: last.reserved - first.reserved,
+            own_delta: own,
+            own_peak,
+            own_allocation_count,
+            foreign,
+        }
+    }
+
+    /// Ends an epoch: what its scope says, its steps and its rows.
+    pub(super) fn close_epoch(&mut self, epoch: usize) -> (Answer, u64, HashMap<&'static str, Row>) {
+        let rows = self.rows(epoch);
+        let steps = self.seen(epoch)[1..].iter().filter(|state| matches!(state.cause, Cause::StepBegan)).count();
+        (self.close(epoch), steps as u64, rows)
+    }
+
+    fn rows(&self, epoch: usize) -> HashMap<&'static str, Row> {
+        let mut rows: HashMap<&'static str, Row> = HashMap::from([(OTHER, Row::default())]);
+        for state in &self.seen(epoch)[1..] {
+            let mut book = |enter: fn(&mut Row, i64)| {
+                let size = if let Cause::Allocation(block) | Cause::Free(block) = state.cause { block.size } else { 0 };
+                enter(rows.entry(state.phase).or_default(), size);
+            };
+            match state.cause {
+                Cause::Allocation(_) => book(|row, size| {
+                    row.net += size;
+                    row.allocated += size as u64;
+                    row.counts[0] += 1;
+                }),
+                Cause::Free(_) => book(|row, size| {
+                    row.net -= size;
+                    row.counts[1] += 1;
+                }),
+                Cause::Segment => book(|row, _| row.counts[2] += 1),
+                Cause::Retry => book(|row, _| row.counts[3] += 1),
+                Cause::OutOfMemory => book(|row, _| row.counts[4] += 1),
+                Cause::PhaseBegan => book(|row, _| row.entered += 1),
+                Cause::Nothing | Cause::StepBegan => {}
+            }
+        }
+        let unmarked = self.seen(epoch).iter().filter(|state| !state.any_phase_open);
+        rows.entry(OTHER).or_default().peak = unmarked.map(|state| state.live).max().unwrap_or(0);
+        for (phase, mut rises) in self.activations(epoch, &mut rows) {
+            rises.sort_unstable();
+            let row = rows.entry(phase).or_default();
+            row.rise_max = rises[rises.len() - 1];
+            row.rise_median = rises[(rises.len() - 1) / 2];
+        }
+        rows
+    }
+
+    /// The rises of all phases that were open at some time of the epoch; enters their peaks, as far as the epoch saw them.
+    fn activations(&self, epoch: usize, rows: &mut HashMap<&'static str, Row>) -> HashMap<&'static str, Vec<i64>> {
+        let began = self.scopes[epoch].opened;
+        let mut rises: HashMap<&'static str, Vec<i64>> = HashMap::new();
+        for scope in &self.scopes {
+            let (Some(phase), end) = (scope.own_phase, scope.closed.unwrap_or(self.now())) else { continue };
+            // A phase that closed is closed by the event after `closed`.
+            if scope.closed.is_some_and(|closed| closed < began) {
+                continue;
+            }
+            let seen = &self.states[scope.opened.max(began)..=end];
+            let peak = seen.iter().map(|state| state.live).max().unwrap_or(0);
+            let before = self.states[scope.opened].live;
+            rises.entry(phase).or_default().push((peak - before).max(0));
+            let row = rows.entry(phase).or_default();
+            row.peak = row.peak.max(peak);
+        }
+        rises
+    }
+}

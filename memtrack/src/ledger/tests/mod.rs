@@ -1,0 +1,337 @@
+//! The ledger against a plain history of every state: random interleavings of threads, scopes closed in any order.
+
+mod history;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use self::history::{Answer, Block, History, OTHER, Row};
+use super::{BlockEntry, ClosedEpoch, ClosedScope, EpochKey, Ledger, ScopeKey, ScopeKind, SplitChange};
+use crate::stats::PoolKind;
+
+const PHASES: [&str; 3] = ["forward", "backward", "optimizer"];
+
+/// One event. Picks are taken modulo what there is to pick from.
+#[derive(Debug, Clone)]
+enum Step {
+    Open { thread: usize, kind: Kind },
+    Close { pick: usize },
+    Attach { thread: usize, pick: usize },
+    Leave { thread: usize },
+    Allocate { thread: usize, requested: i64 },
+    Free { thread: usize, pick: usize },
+    Segment { thread: usize },
+    Release,
+    Retry { thread: usize },
+    OutOfMemory { thread: usize },
+    Reset,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Function,
+    Phase(usize),
+    Step(u64),
+    Epoch,
+}
+
+fn step(threads: usize) -> impl Strategy<Value = (usize, Step)> {
+    let thread = move || 0..threads;
+    let pick = || 0..usize::MAX;
+    let kind = prop_oneof![
+        3 => Just(Kind::Function),
+        4 => (0..PHASES.len()).prop_map(Kind::Phase),
+        2 => (0..9_u64).prop_map(Kind::Step),
+        1 => Just(Kind::Epoch),
+    ];
+    let step = prop_oneof![
+        8 => (thread(), kind).prop_map(|(thread, kind)| Step::Open { thread, kind }),
+        7 => pick().prop_map(|pick| Step::Close { pick }),
+        2 => (thread(), pick()).prop_map(|(thread, pick)| Step::Attach { thread, pick }),
+        1 => thread().prop_map(|thread| Step::Leave { thread }),
+        14 => (thread(), 1..5000_i64).prop_map(|(thread, requested)| Step::Allocate { thread, requested }),
+        10 => (thread(), pick()).prop_map(|(thread, pick)| Step::Free { thread, pick }),
+        1 => thread().prop_map(|thread| Step::Segment { thread }),
+        1 => Just(Step::Release),
+        1 => thread().prop_map(|thread| Step::Retry { thread }),
+        1 => thread().prop_map(|thread| Step::OutOfMemory { thread }),
+        1 => Just(Step::Reset),
+    ];
+    (0..3_usize, step)
+}
+
+/// An open scope, as the ledger and as the history name it.
+#[derive(Debug)]
+struct Open {
+    key: ScopeKey,
+    scope: usize,
+    epoch: Option<EpochKey>,
+}
+
+/// One device: the ledger, the history, and what the program holds.
+struct Device {
+    ledger: Ledger,
+    history: History,
+    open: Vec<Open>,
+    blocks: Vec<(BlockEntry, u32, Block)>,
+    segments: Vec<i64>,
+    /// For each thread the scopes it has entered.
+    entered: [Vec<(ScopeKey, usize)>; 4],
+    last_epoch: Option<(u64, i64)>,
+    epoch_count: u64,
+}
+
+impl Device {
+    fn new() -> Self {
+        Self {
+            ledger: Ledger::new(-1),
+            history: History::new(),
+            open: Vec::new(),
+            blocks: Vec::new(),
+            segments: Vec::new(),
+            entered: Default::default(),
+            last_epoch: None,
+            epoch_count: 0,
+        }
+    }
+
+    fn context(&self, thread: usize) -> (Option<ScopeKey>, Option<usize>) {
+        self.entered[thread].last().map_or((None, None), |(key, scope)| (Some(*key), Some(*scope)))
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Open { thread, kind } => self.open(thread, kind),
+            Step::Close { pick } => {
+                if !self.open.is_empty() {
+                    self.close(pick % self.open.len());
+                }
+            }
+            Step::Attach { thread, pick } => {
+                if !self.open.is_empty() {
+                    let Open { key, scope, .. } = self.open[pick % self.open.len()];
+                    self.entered[thread].push((key, scope));
+                }
+            }
+            Step::Leave { thread } => {
+                self.entered[thread].pop();
+            }
+            Step::Allocate { thread, requested } => {
+                let (key, scope) = self.context(thread);
+                let entry = entry(requested);
+                let owner = self.ledger.allocated(&entry, SplitChange::default(), key);
+                let block = self.history.allocate(entry.size_bytes, requested, scope);
+                self.blocks.push((entry, owner, block));
+            }
+            Step::Free { thread, pick } => {
+                if !self.blocks.is_empty() {
+                    self.free(thread, pick % self.blocks.len());
+                }
+            }
+            Step::Segment { thread } => {
+                let (key, scope) = self.context(thread);
+                self.ledger.segment_allocated(PoolKind::Large, 1 << 20, false, key);
+                self.history.segment(1 << 20, scope);
+                self.segments.push(1 << 20);
+            }
+            Step::Release => {
+                if let Some(bytes) = self.segments.pop() {
+                    self.ledger.segment_released(PoolKind::Large, bytes, false);
+                    self.history.release(bytes);
+                }
+            }
+            Step::Retry { thread } => {
+                let (key, scope) = self.context(thread);
+                self.ledger.retried(key);
+                self.history.retry(scope);
+            }
+            Step::OutOfMemory { thread } => {
+                let (key, scope) = self.context(thread);
+                self.ledger.out_of_memory(key);
+                self.history.out_of_memory(scope);
+            }
+            Step::Reset => {
+                self.ledger.reset_peak();
+                self.ledger.reset_accumulated();
+            }
+        }
+    }
+
+    fn free(&mut self, thread: usize, at: usize) {
+        let (key, scope) = self.context(thread);
+        let (entry, owner, block) = self.blocks.swap_remove(at);
+        self.ledger.free_requested(&entry, owner, key);
+        self.ledger.free_completed(&entry, SplitChange::default());
+        self.history.free(block, scope);
+    }
+
+    fn open(&mut self, thread: usize, kind: Kind) {
+        let (parent_key, parent) = self.context(thread);
+        let (scope_kind, phase) = match kind {
+            Kind::Function => (ScopeKind::Function, None),
+            Kind::Phase(phase) => (ScopeKind::Function, Some(PHASES[phase])),
+            Kind::Step(number) => (ScopeKind::Step(number), None),
+            Kind::Epoch => (ScopeKind::Epoch, None),
+        };
+        let scope = self.history.open(parent, scope_kind, phase);
+        let (key, epoch) = if let Kind::Epoch = kind {
+            self.epoch_count += 1;
+            let epoch = self.ledger.open_epoch(self.epoch_count, parent_key);
+            (epoch.scope, Some(epoch))
+        } else {
+            (self.ledger.open_scope(parent_key, scope_kind, phase), None)
+        };
+        self.entered[thread].push((key, scope));
+        self.open.push(Open { key, scope, epoch });
+    }
+
+    fn close(&mut self, at: usize) {
+        let Open { key, scope, epoch } = self.open.remove(at);
+        for entered in &mut self.entered {
+            entered.retain(|(_, entered)| *entered != scope);
+        }
+        match epoch {
+            None => {
+                let expected = self.history.close(scope);
+                let closed = self.ledger.close_scope(key).unwrap();
+                assert_eq!(answer(&self.ledger, &closed), expected);
+                assert!(self.ledger.close_scope(key).is_none(), "a scope closes once");
+            }
+            Some(epoch) => self.close_epoch(&epoch, scope),
+        }
+    }
+
+    fn close_epoch(&mut self, key: &EpochKey, scope: usize) {
+        let (expected, step_count, mut rows) = self.history.close_epoch(scope);
+        let closed = self.ledger.close_epoch(key, Duration::from_secs(1)).unwrap();
+        assert_eq!(answer(&self.ledger, &closed.scope), expected);
+        assert_eq!((closed.step_count, closed.peak_phase), (step_count, expected.peak_phase));
+        assert_eq!(closed.previous, self.last_epoch.replace((closed.number, expected.after)));
+        let net: i64 = closed.rows.iter().map(|(_, totals, _)| totals.net_bytes).sum();
+        assert_eq!(net, expected.after - expected.before, "rows add up to the epoch's change");
+        assert_eq!(closed.rows.last().map(|(name, ..)| *name), Some(OTHER));
+        compare_rows(&closed, &mut rows);
+        assert!(rows.is_empty(), "rows missing: {rows:?}");
+        assert!(self.ledger.close_epoch(key, Duration::ZERO).is_none(), "an epoch ends once");
+    }
+
+    /// Closes and frees everything; no record may be left.
+    fn finish(mut self) {
+        while !self.open.is_empty() {
+            self.close(0);
+        }
+        while !self.blocks.is_empty() {
+            self.free(0, 0);
+        }
+        assert_eq!(self.ledger.scopes.record_count(), 0, "scope records are left");
+        assert_eq!(self.ledger.stats().allocated_bytes.all.current, 0);
+    }
+}
+
+fn entry(requested: i64) -> BlockEntry {
+    let size_bytes = requested.unsigned_abs().next_multiple_of(512) as i64;
+    BlockEntry { pool: PoolKind::Small, size_bytes, requested_bytes: requested, oversize: false }
+}
+
+/// What the ledger says, in the history's words.
+fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
+    Answer {
+        phase: closed.phase_name,
+        before: closed.before_bytes,
+        after: closed.after_bytes,
+        peak: closed.peak_bytes,
+        peak_phase: ledger.phases.name(closed.peak_place.phase).unwrap_or(OTHER),
+        peak_step: closed.peak_place.step,
+        counts: [closed.allocation_count, closed.free_count, closed.retry_count, closed.oom_count],
+        reserved_delta: closed.reserved_delta_bytes,
+        own_delta: closed.own_delta_bytes,
+        own_peak: closed.own_peak_bytes,
+        own_allocation_count: closed.own_allocation_count,
+        foreign: closed.foreign_bytes,
+    }
+}
+
+/// Each of the ledger's rows is expected, and taken out of the expected ones.
+fn compare_rows(closed: &ClosedEpoch, rows: &mut std::collections::HashMap<&'static str, Row>) {
+    for (name, totals, activity) in &closed.rows {
+        let mut expected = rows.remove(name).unwrap_or_else(|| panic!("unexpected row {name}"));
+        let median = activity.rise_median_bytes();
+        // Rises are kept in classes one 64th wide.
+        let exact = expected.rise_median;
+        assert!(median >= exact && (median - exact) * 64 <= exact, "median of {name}: {median} for {exact}");
+        expected.rise_median = median;
+        let found = Row {
+            entered: totals.entered_count,
+            net: totals.net_bytes,
+            allocated: totals.allocated_bytes,
+            counts: [
+                totals.allocation_count,
+                totals.free_count,
+                totals.device_allocation_count,
+                totals.retry_count,
+                totals.oom_count,
+            ],
+            peak: activity.peak_bytes,
+            rise_max: activity.rise_max_bytes(),
+            rise_median: median,
+        };
+        assert_eq!(found, expected, "row {name}");
+    }
+}
+
+fn run_all(steps: &[(usize, Step)], devices: usize) {
+    let mut all: Vec<Device> = (0..devices).map(|_| Device::new()).collect();
+    for (device, step) in steps {
+        all[device % devices].run(step);
+    }
+    all.into_iter().for_each(Device::finish);
+}
+
+/// What was in force when a step began may have ended by the time the step ends.
+#[test]
+fn steps_of_two_threads_may_end_in_any_order() {
+    let mut ledger = Ledger::new(-1);
+    let epoch = ledger.open_epoch(1, None);
+    let first = ledger.open_scope(None, ScopeKind::Step(1), None);
+    let second = ledger.open_scope(None, ScopeKind::Step(2), None);
+    ledger.close_scope(first).unwrap();
+    ledger.allocated(&entry(512), SplitChange::default(), None);
+    let during = ledger.open_scope(None, ScopeKind::Function, None);
+    ledger.allocated(&entry(512), SplitChange::default(), None);
+    assert_eq!(ledger.close_scope(during).unwrap().peak_place.step, Some(2));
+    ledger.close_scope(second).unwrap();
+    ledger.allocated(&entry(512), SplitChange::default(), None);
+    let closed = ledger.close_epoch(&epoch, Duration::ZERO).unwrap();
+    assert_eq!((closed.scope.peak_bytes, closed.scope.peak_place.step), (3 * 512, None), "after both steps");
+}
+
+/// Each record refers to the one around it, and blocks to their scope's: letting go of the last block unwinds the chain.
+#[test]
+fn records_of_deep_scopes_go_with_their_last_block() {
+    let mut ledger = Ledger::new(-1);
+    let mut keys: Vec<ScopeKey> = Vec::new();
+    for _ in 0..10_000 {
+        keys.push(ledger.open_scope(keys.last().copied(), ScopeKind::Function, None));
+    }
+    let owner = ledger.allocated(&entry(512), SplitChange::default(), keys.last().copied());
+    // The outermost first: nothing can go before the innermost does, and that waits for its block.
+    for key in keys {
+        ledger.close_scope(key).unwrap();
+    }
+    assert_eq!(ledger.scopes.record_count(), 10_000);
+    ledger.free_requested(&entry(512), owner, None);
+    assert_eq!(ledger.scopes.record_count(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_interleaving_gives_what_the_history_says(
+        (steps, devices) in (1..=4_usize, 1..=3_usize)
+            .prop_flat_map(|(threads, devices)| (prop::collection::vec(step(threads), 1..50), Just(devices)))
+    ) {
+        run_all(&steps, devices);
+    }
+}

@@ -1,8 +1,8 @@
 //! The `#[track_memory]` attribute of memtrack; use it through the `memtrack` crate, which re-exports it.
 //!
-//! The way of one use through this crate: [`args`] reads the attribute's options, [`function`] the annotated function,
-//! [`check`] refuses what cannot work, and [`expand_sync`] or [`expand_async`] writes the function anew around its
-//! untouched body. Mistakes are collected in [`errors`], so that one compilation reports all of them.
+//! The way of one use through this crate: `args` reads the attribute's options, `function` the annotated function,
+//! `check` refuses what cannot work, and `expand_sync` or `expand_async` writes the function anew around its
+//! untouched body. Mistakes are collected in `errors`, so that one compilation reports all of them.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -55,6 +55,9 @@ use proc_macro::TokenStream;
 /// destructor during another panic is not a panic) or `cancelled` (a future dropped before it completed).
 ///
 /// # Limits
+///
+/// Under `#[async_trait]` a method has become a function that returns a boxed future when this attribute sees it: the call
+/// is measured, and not what the future does later.
 ///
 /// With `#[track_caller]` the body cannot be moved into a closure, which would change what it sees as its caller. Then
 /// a `self` taken by value is freed after the figures are read, and with `err` a macro in the body that hides

@@ -1,13 +1,13 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The candidate nearest to `word`, if it is near enough to be a likely slip: one edit for each three letters, and
-/// swapping two neighbours counts as one.
+/// The candidate nearest to `word`, if it is near enough to be a likely slip: one edit for each three letters, where
+/// swapping two neighbours counts as one, or letters too many at its end.
 pub(crate) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let allowed = word.chars().count() / 3 + 1;
+    let allowed = (word.chars().count() / 3).max(1);
     candidates
         .iter()
         .map(|candidate| (edits(word, candidate), *candidate))
-        .filter(|(distance, _)| *distance <= allowed)
+        .filter(|(distance, candidate)| *distance <= allowed || word.starts_with(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

@@ -175,3 +175,55 @@ fn close(span: &Span, scope: Option<OpenScope>, outcome: Outcome, phase_given: b
     let scope = scope.map(|scope| scope.close(outcome));
     record(span, scope.as_ref(), outcome, phase_given);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CachingAllocator;
+    use crate::attribute::hand_over::hand_over;
+    use crate::attribute::outcome::outcome_ok;
+    use crate::context;
+    use crate::device::Host;
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    /// Unlike an async block, it still owns everything when it has completed.
+    struct Manual {
+        allocator: CachingAllocator,
+        asked: bool,
+        attached_at_drop: Rc<Cell<Option<bool>>>,
+    }
+
+    impl Future for Manual {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            if self.asked {
+                return Poll::Ready(());
+            }
+            self.asked = true;
+            hand_over(Span::none(), "manual", None, Some(self.allocator.clone()));
+            Poll::Pending
+        }
+    }
+
+    impl Drop for Manual {
+        fn drop(&mut self) {
+            self.attached_at_drop.set(Some(context::current(self.allocator.inner().id).is_some()));
+        }
+    }
+
+    #[test]
+    fn a_completed_body_is_dropped_while_its_scope_is_open() {
+        let attached_at_drop = Rc::new(Cell::new(None));
+        let allocator = CachingAllocator::new(Arc::new(Host::new()));
+        let manual = Manual { allocator, asked: false, attached_at_drop: Rc::clone(&attached_at_drop) };
+        let mut tracked = pin!(Tracked::new(manual, outcome_ok));
+        assert_eq!(attached_at_drop.get(), None);
+        assert!(tracked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert_eq!(attached_at_drop.get(), Some(true));
+    }
+}

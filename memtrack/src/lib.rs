@@ -52,6 +52,11 @@
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
 
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeExamples;
+
 #[deny(unsafe_code)]
 mod allocator;
 #[forbid(unsafe_code)]

@@ -10,7 +10,7 @@ use memtrack_tests::mock::{Live, Mock};
 
 fn on_mock() -> (Mock, Arc<Cuda>, CachingAllocator) {
     let mock = Mock::exclusive();
-    let cuda = Arc::new(Cuda::new(0).unwrap());
+    let cuda = Arc::new(Cuda::new(0).unwrap_or_else(|error| panic!("{error}")));
     let allocator = CachingAllocator::new(cuda.clone());
     (mock, cuda, allocator)
 }

@@ -6,7 +6,7 @@
 use super::error::OutOfMemory;
 use super::inner::Inner;
 use super::reclaim::Retry;
-use crate::device::Stream;
+use crate::device::{DeviceError, Stream};
 
 /// For fields: signed, and at most 2^63 - 1.
 fn signed(bytes: u64) -> i64 {
@@ -49,5 +49,16 @@ pub(super) fn log_out_of_memory(error: &OutOfMemory) {
         },
         "{error}"
 
+    );
+}
+
+pub(super) fn log_kept_segments(inner: &Inner, error: &DeviceError) {
+    tracing::warn!(
+        target: "memtrack::allocator",
+        {
+            mem.device = inner.device.name(),
+            error = %error,
+        },
+        "an allocator ended and the device did not take all of its memory back"
     );
 }

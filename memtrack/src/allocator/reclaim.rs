@@ -238,16 +238,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives one shard's whole free segments back, as far as the device takes them; nobody is left to hear of an error.
+    /// Gives one shard's whole free segments back, as far as the device takes them. Nobody is left to return an error to.
     pub(super) fn release_segments_of(&self, shard: &Shard) {
-        let mut growth = lock(&self.growth);
-        let mut pools = shard.pools();
-        for pool in [PoolKind::Large, PoolKind::Small] {
-            for free in pools.whole_free(pool) {
-                if let Err(error) = self.release_segment(&mut growth, &mut pools, pool, free) {
-                    tracing::debug!(target: "memtrack::allocator", error = %error, "a segment was not given back");
+        let mut kept = None;
+        {
+            let mut growth = lock(&self.growth);
+            let mut pools = shard.pools();
+            for pool in [PoolKind::Large, PoolKind::Small] {
+                for free in pools.whole_free(pool) {
+                    kept = self.release_segment(&mut growth, &mut pools, pool, free).err().or(kept);
                 }
             }
+        }
+        if let Some(error) = kept {
+            events::log_kept_segments(self, &error);
         }
     }
 

@@ -240,14 +240,18 @@ impl Inner {
 
     /// Gives one shard's whole free segments back, as far as the device takes them; nobody is left to hear of an error.
     pub(super) fn release_segments_of(&self, shard: &Shard) {
-        let mut growth = lock(&self.growth);
-        let mut pools = shard.pools();
-        for pool in [PoolKind::Large, PoolKind::Small] {
-            for free in pools.whole_free(pool) {
-                if let Err(error) = self.release_segment(&mut growth, &mut pools, pool, free) {
-                    tracing::debug!(target: "memtrack::allocator", error = %error, "a segment was not given back");
+        let mut errors = Vec::new();
+        {
+            let mut growth = lock(&self.growth);
+            let mut pools = shard.pools();
+            for pool in [PoolKind::Large, PoolKind::Small] {
+                for free in pools.whole_free(pool) {
+                    errors.extend(self.release_segment(&mut growth, &mut pools, pool, free).err());
                 }
             }
+        }
+        for error in errors {
+            tracing::debug!(target: "memtrack::allocator", error = %error, "a segment was not given back");
         }
     }
 

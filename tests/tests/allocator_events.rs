@@ -3,84 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use memtrack::device::{Device, Simulated, Stream};
 use memtrack::{AllocationError, CachingAllocator, OutOfMemory, Refusal};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Layer, Registry};
+use memtrack_tests::listening::listen;
+use tracing::Level;
 
 const MIB: u64 = 1 << 20;
-
-/// One event: where it belongs, its level, the span it came in, and its fields as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Said {
-    target: String,
-    level: Level,
-    span: Option<String>,
-    fields: BTreeMap<String, String>,
-}
-
-impl Said {
-    fn number(&self, field: &str) -> i64 {
-        self.fields[field].parse().unwrap()
-    }
-}
-
-struct Fields<'a>(&'a mut BTreeMap<String, String>);
-
-impl Visit for Fields<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let former = self.0.insert(field.name().to_owned(), format!("{value:?}"));
-        assert_eq!(former, None, "{} recorded twice", field.name());
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
-    }
-
-    fn record_u64(&mut self, field: &Field, _value: u64) {
-        panic!("{} is unsigned, which exporters turn into text", field.name());
-    }
-}
-
-/// Keeps what memtrack says, and asks the allocator about itself while it is being told.
-#[derive(Clone, Default)]
-struct Recorder {
-    said: Arc<Mutex<Vec<Said>>>,
-    asks: Option<CachingAllocator>,
-}
-
-impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Recorder {
-    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = BTreeMap::new();
-        event.record(&mut Fields(&mut fields));
-        let (target, level) = (event.metadata().target().to_owned(), *event.metadata().level());
-        let span = context.event_span(event).map(|span| span.name().to_owned());
-        self.said.lock().unwrap().push(Said { target, level, span, fields });
-        if let Some(allocator) = &self.asks {
-            // Each of these takes one of the allocator's locks; the last takes all of them.
-            let _ = (allocator.memory_stats(), allocator.limit_bytes());
-            allocator.reset_peak_memory_stats();
-            let small = allocator.allocate_raw(1, Stream(77)).unwrap();
-            allocator.free_raw(small).unwrap();
-            allocator.empty_cache().unwrap();
-        }
-    }
-}
-
-/// What is said while `work` runs.
-fn listen(asks: Option<&CachingAllocator>, work: impl FnOnce()) -> Vec<Said> {
-    let recorder = Recorder { asks: asks.cloned(), ..Recorder::default() };
-    let said = Arc::clone(&recorder.said);
-    tracing::subscriber::with_default(Registry::default().with(recorder), work);
-    let said = said.lock().unwrap().clone();
-    said.into_iter().filter(|said| said.target.starts_with("memtrack")).collect()
-}
 
 fn out_of_memory(outcome: Result<u64, AllocationError>) -> OutOfMemory {
     match outcome.unwrap_err() {
@@ -109,9 +39,12 @@ fn nearly_full() -> (Arc<Simulated>, CachingAllocator) {
 #[test]
 fn a_retry_that_helps_is_one_warning_with_its_figures() {
     let (_, allocator) = nearly_full();
-    let said = listen(None, || {
-        allocator.allocate_raw(30 * MIB, Stream(5)).unwrap();
-    });
+    let said = listen(
+        || {},
+        || {
+            allocator.allocate_raw(30 * MIB, Stream(5)).unwrap();
+        },
+    );
     let [warning] = &said[..] else { panic!("{said:?}") };
     assert_eq!((warning.target.as_str(), warning.level), ("memtrack::alloc_retry", Level::WARN));
     assert_eq!(warning.fields["mem.device"], "simulated");
@@ -126,13 +59,16 @@ fn an_out_of_memory_is_a_failed_retry_and_an_error_in_the_current_span() {
     let (device, allocator) = nearly_full();
     device.set_other_use(7 * MIB);
     let mut error = None;
-    let said = listen(None, || {
-        tracing::info_span!("training").in_scope(|| {
-            let _current = allocator.make_current();
-            let _phase = memtrack::phase("forward");
-            error = Some(out_of_memory(allocator.allocate_raw(50 * MIB + 1, Stream(3))));
-        });
-    });
+    let said = listen(
+        || {},
+        || {
+            tracing::info_span!("training").in_scope(|| {
+                let _current = allocator.make_current();
+                let _phase = memtrack::phase("forward");
+                error = Some(out_of_memory(allocator.allocate_raw(50 * MIB + 1, Stream(3))));
+            });
+        },
+    );
     let [warning, event] = &said[..] else { panic!("{said:?}") };
     assert_eq!((warning.level, warning.fields["outcome"].as_str()), (Level::WARN, "failed"));
     assert_eq!((event.target.as_str(), event.level), ("memtrack::oom", Level::ERROR));
@@ -178,7 +114,7 @@ fn a_refusal_by_the_limit_says_so_and_names_a_fitting_block_of_another_stream() 
     allocator.allocate_raw(2 * MIB, Stream(2)).unwrap();
     allocator.allocate_raw(20 * MIB, Stream::DEFAULT).unwrap();
     let mut error = None;
-    let said = listen(None, || error = Some(out_of_memory(allocator.allocate_raw(12 * MIB, Stream::DEFAULT))));
+    let said = listen(|| {}, || error = Some(out_of_memory(allocator.allocate_raw(12 * MIB, Stream::DEFAULT))));
     let [_, event] = &said[..] else { panic!("{said:?}") };
     assert_eq!(event.number("limit_bytes"), 50 * MIB as i64);
     assert_eq!(event.number("largest_free_block_bytes"), 18 * MIB as i64);
@@ -195,7 +131,16 @@ fn a_subscriber_may_use_the_allocator_while_it_is_told() {
     let (done, finished) = std::sync::mpsc::channel();
     // On a thread of its own: a deadlock must not hang the test run.
     std::thread::spawn(move || {
-        let said = listen(Some(&allocator), || {
+        let asking = allocator.clone();
+        // Each of these takes one of the allocator's locks; the last takes all of them.
+        let ask = move || {
+            let _ = (asking.memory_stats(), asking.limit_bytes());
+            asking.reset_peak_memory_stats();
+            let small = asking.allocate_raw(1, Stream(77)).unwrap();
+            asking.free_raw(small).unwrap();
+            asking.empty_cache().unwrap();
+        };
+        let said = listen(ask, || {
             allocator.allocate_raw(30 * MIB, Stream(5)).unwrap();
             out_of_memory(allocator.allocate_raw(300 * MIB, Stream(5)));
         });
@@ -221,7 +166,7 @@ fn a_block_that_was_waited_for_serves_the_request() {
     allocator.record_stream_raw(used_elsewhere, Stream(1)).unwrap();
     allocator.free_raw(used_elsewhere).unwrap();
     let mut address = 0;
-    let said = listen(None, || address = allocator.allocate_raw(50 * MIB, Stream::DEFAULT).unwrap());
+    let said = listen(|| {}, || address = allocator.allocate_raw(50 * MIB, Stream::DEFAULT).unwrap());
     assert_eq!(address, used_elsewhere);
     let [warning] = &said[..] else { panic!("{said:?}") };
     assert_eq!((warning.fields["outcome"].as_str(), warning.number("returned_bytes")), ("served", 0));

@@ -3,6 +3,7 @@
 pub mod device_list;
 pub mod futures;
 pub mod held_stream;
+pub mod listening;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod mock;

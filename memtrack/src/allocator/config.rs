@@ -21,7 +21,7 @@ pub struct Config {
     pub max_split_size_bytes: Option<u64>,
     /// How much larger than a request an unsplittable block may be and still serve it.
     pub max_non_split_rounding_bytes: u64,
-    /// The segment for requests above 1 MiB and below 10 MiB.
+    /// The segment for requests above 1 MiB and below 10 MiB; a larger request gets one of its own size.
     pub large_segment_size_bytes: u64,
     /// Rounding of requests to fractions of a power of two.
     pub roundup_power2_divisions: RoundupDivisions,

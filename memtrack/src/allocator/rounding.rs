@@ -102,7 +102,8 @@ impl SizeRules {
         if size_bytes <= SMALL_LIMIT_BYTES {
             SMALL_SEGMENT_BYTES
         } else if size_bytes < MIN_LARGE_BYTES {
-            self.large_segment_size_bytes
+            // A configuration given by value may say anything; a segment smaller than its block would be unsound.
+            self.large_segment_size_bytes.max(size_bytes)
         } else {
             size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)
         }

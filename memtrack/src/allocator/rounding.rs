@@ -71,7 +71,11 @@ impl SizeRules {
         Self {
             max_split_size_bytes: config.max_split_size_bytes.unwrap_or(u64::MAX),
             max_non_split_rounding_bytes: config.max_non_split_rounding_bytes,
-            large_segment_size_bytes: config.large_segment_size_bytes,
+            // In whole blocks, whatever a configuration given by value says.
+            large_segment_size_bytes: config
+                .large_segment_size_bytes
+                .clamp(MIN_BLOCK_BYTES, REQUEST_LIMIT_BYTES)
+                .next_multiple_of(MIN_BLOCK_BYTES),
             divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
         }
     }
@@ -102,7 +106,7 @@ impl SizeRules {
         if size_bytes <= SMALL_LIMIT_BYTES {
             SMALL_SEGMENT_BYTES
         } else if size_bytes < MIN_LARGE_BYTES {
-            // A configuration given by value may say anything; a segment smaller than its block would be unsound.
+            // A configuration given by value may name a size below the request's.
             self.large_segment_size_bytes.max(size_bytes)
         } else {
             size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)

@@ -46,7 +46,7 @@ fn close_scopes(scopes: impl IntoIterator<Item = Scope, IntoIter: DoubleEndedIte
 mod pair {
     use super::*;
 
-    #[divan::bench(args = SIZES, consts = [0, 1, 3])]
+    #[divan::bench(args = SIZES, consts = [0, 1, 3], sample_size = 2000)]
     fn buffer<const SCOPES: usize>(bencher: Bencher<'_, '_>, bytes: Bytes) {
         let allocator = warm_allocator(bytes);
         let scopes = open_scopes::<SCOPES>(&allocator);
@@ -54,7 +54,7 @@ mod pair {
         close_scopes(scopes);
     }
 
-    #[divan::bench(args = SIZES, consts = [0, 1, 3])]
+    #[divan::bench(args = SIZES, consts = [0, 1, 3], sample_size = 2000)]
     fn raw<const SCOPES: usize>(bencher: Bencher<'_, '_>, bytes: Bytes) {
         let allocator = warm_allocator(bytes);
         let scopes = open_scopes::<SCOPES>(&allocator);
@@ -85,7 +85,7 @@ mod threads {
         })
     }
 
-    #[divan::bench(threads = [1, 2])]
+    #[divan::bench(threads = [1, 2], sample_size = 2000)]
     fn buffer(bencher: Bencher<'_, '_>) {
         let allocator = allocator();
         bencher.bench(|| drop(black_box(Buffer::<u8>::uninit_on(&allocator, own_stream(), black_box(512)))));
@@ -135,12 +135,12 @@ mod churn {
         bencher.bench_local(replace_one);
     }
 
-    #[divan::bench]
+    #[divan::bench(sample_size = 2000)]
     fn small_pool(bencher: Bencher<'_, '_>) {
         replace_one_of_many(bencher, 11);
     }
 
-    #[divan::bench]
+    #[divan::bench(sample_size = 2000)]
     fn both_pools(bencher: Bencher<'_, '_>) {
         replace_one_of_many(bencher, 15);
     }

@@ -35,11 +35,8 @@ impl StreamPools {
     #[inline]
     pub(crate) fn find(&mut self, rules: &SizeRules, pool: PoolKind, size_bytes: u64) -> Option<BlockIndex> {
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
-        let found = self.free(pool).best_fit(size_bytes)?;
-        if !rules.may_serve(found.size_bytes, size_bytes) {
-            return None;
-        }
-        self.free_mut(pool).remove(&found);
+        let may_serve = |found: &FreeBlock| rules.may_serve(found.size_bytes, size_bytes);
+        let found = self.free_mut(pool).take_best_fit(size_bytes, may_serve)?;
         Some(found.index)
     }
 

@@ -131,10 +131,11 @@ impl Inner {
         let shard = self.shard(stream)?;
         let size_bytes = self.rules.round(requested_bytes);
         self.count_search(self.rules.pool(size_bytes));
-        match shard.serve_cached(size_bytes, requested_bytes) {
-            Some(lease) => Ok(lease),
-            None => self.grow(&shard, size_bytes, requested_bytes),
-        }
+        let grant = match shard.serve_cached(size_bytes, requested_bytes) {
+            Some(grant) => grant,
+            None => self.grow(&shard, size_bytes, requested_bytes)?,
+        };
+        Ok(Lease::new(shard, grant))
     }
 
     /// The shard of a stream, made on first use.

@@ -1,6 +1,6 @@
 //! The path of an allocation that finds no cached block: grow, and when that fails give back and try again.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use super::block::BlockIndex;
@@ -9,7 +9,7 @@ use super::events;
 use super::free_set::FreeBlock;
 use super::inner::{Growth, Inner};
 use super::pools::StreamPools;
-use super::shard::{Lease, Shard};
+use super::shard::{Grant, Shard};
 use crate::context;
 use crate::device::DeviceError;
 use crate::stats::PoolKind;
@@ -28,7 +28,7 @@ pub(super) struct Retry {
 
 /// One request on its way through the slow path.
 struct Request<'a> {
-    shard: &'a Arc<Shard>,
+    shard: &'a Shard,
     size_bytes: u64,
     requested_bytes: u64,
     pool: PoolKind,
@@ -38,12 +38,7 @@ struct Request<'a> {
 impl Inner {
     /// Serves a request that no cached block fits, in PyTorch's order of attempts.
     #[cold]
-    pub(super) fn grow(
-        &self,
-        shard: &Arc<Shard>,
-        size_bytes: u64,
-        requested_bytes: u64,
-    ) -> Result<Lease, AllocationError> {
+    pub(super) fn grow(&self, shard: &Shard, size_bytes: u64, requested_bytes: u64) -> Result<Grant, AllocationError> {
         let request = Request {
             shard,
             size_bytes,
@@ -63,21 +58,21 @@ impl Inner {
         outcome
     }
 
-    fn attempts(&self, request: &Request<'_>, retry: &mut Option<Retry>) -> Result<Lease, AllocationError> {
+    fn attempts(&self, request: &Request<'_>, retry: &mut Option<Retry>) -> Result<Grant, AllocationError> {
         let Request { shard, size_bytes, requested_bytes, segment_bytes, .. } = *request;
         let mut growth = lock(&self.growth);
         // Whoever held the lock may have freed or brought in what fits; so may any other thread since the search.
-        if let Some(lease) = shard.serve_cached(size_bytes, requested_bytes) {
-            return Ok(lease);
+        if let Some(grant) = shard.serve_cached(size_bytes, requested_bytes) {
+            return Ok(grant);
         }
         self.collect_garbage(&mut growth)?;
-        if let Ok(lease) = self.take_segment(&mut growth, request)? {
-            return Ok(lease);
+        if let Ok(grant) = self.take_segment(&mut growth, request)? {
+            return Ok(grant);
         }
         if self.release_oversize(&mut growth, request)?
-            && let Ok(lease) = self.take_segment(&mut growth, request)?
+            && let Ok(grant) = self.take_segment(&mut growth, request)?
         {
-            return Ok(lease);
+            return Ok(grant);
         }
 
         let started = Instant::now();
@@ -101,7 +96,7 @@ impl Inner {
     }
 
     /// Asks the device for the request's segment. The inner error is a refusal that giving memory back may mend.
-    fn take_segment(&self, growth: &mut Growth, request: &Request<'_>) -> Result<Result<Lease, Refusal>, DeviceError> {
+    fn take_segment(&self, growth: &mut Growth, request: &Request<'_>) -> Result<Result<Grant, Refusal>, DeviceError> {
         let Request { shard, size_bytes, requested_bytes, pool, segment_bytes } = *request;
         if growth.limit_bytes.is_some_and(|limit| growth.reserved_bytes.saturating_add(segment_bytes) > limit) {
             return Ok(Err(Refusal::Limit));

@@ -35,7 +35,7 @@ impl Shard {
 
     /// Serves a request from the free blocks, if one fits.
     #[inline]
-    pub(crate) fn serve_cached(self: &Arc<Self>, size_bytes: u64, requested_bytes: u64) -> Option<Lease> {
+    pub(crate) fn serve_cached(&self, size_bytes: u64, requested_bytes: u64) -> Option<Grant> {
         let mut pools = self.pools();
         let rules = &self.inner.rules;
         let index = pools.find(rules, rules.pool(size_bytes), size_bytes)?;
@@ -45,12 +45,12 @@ impl Shard {
     /// Hands out a block that is out of the free set.
     #[inline]
     pub(crate) fn hand_out(
-        self: &Arc<Self>,
+        &self,
         pools: &mut StreamPools,
         index: BlockIndex,
         size_bytes: u64,
         requested_bytes: u64,
-    ) -> Lease {
+    ) -> Grant {
         let inner = &self.inner;
         let context = context::current(inner.id);
         let search_count = inner.search_count(inner.rules.pool(size_bytes));
@@ -59,7 +59,7 @@ impl Shard {
         let owner = inner.ledger().allocated(&entry, split, context);
         let block = &mut pools.blocks[index];
         block.owner = owner;
-        Lease { shard: Arc::clone(self), index, address: block.address, requested_bytes, size_bytes: block.size_bytes }
+        Grant { index, address: block.address, requested_bytes, size_bytes: block.size_bytes }
     }
 
     /// The program gave a block back.
@@ -118,29 +118,43 @@ impl Drop for Shard {
     }
 }
 
+/// A block out of its pool; it becomes a [`Lease`] with the shard it is of.
+#[derive(Debug)]
+#[must_use = "a block that no lease gives back is lost"]
+pub(crate) struct Grant {
+    index: BlockIndex,
+    address: u64,
+    requested_bytes: u64,
+    /// Rounded.
+    size_bytes: u64,
+}
+
 /// A block in the program's hands; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Lease {
     shard: Arc<Shard>,
-    index: BlockIndex,
-    address: u64,
-    requested_bytes: u64,
-    size_bytes: u64,
+    grant: Grant,
 }
 
 impl Lease {
+    /// The grant is one of this shard's.
+    #[inline]
+    pub(super) fn new(shard: Arc<Shard>, grant: Grant) -> Self {
+        Self { shard, grant }
+    }
+
     #[inline]
     pub(crate) fn address(&self) -> u64 {
-        self.address
+        self.grant.address
     }
 
     pub(crate) fn requested_bytes(&self) -> u64 {
-        self.requested_bytes
+        self.grant.requested_bytes
     }
 
     /// Rounded.
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.grant.size_bytes
     }
 
     pub(crate) fn shard(&self) -> &Arc<Shard> {
@@ -149,13 +163,13 @@ impl Lease {
 
     /// Another stream uses the block too: it is not reused before that stream's work up to the free is done.
     pub(crate) fn record_stream(&self, stream: Stream) {
-        self.shard.record_stream(self.index, stream);
+        self.shard.record_stream(self.grant.index, stream);
     }
 }
 
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        self.shard.free(self.index);
+        self.shard.free(self.grant.index);
     }
 }

@@ -80,6 +80,7 @@ pub(crate) struct BlockTable {
 }
 
 impl BlockTable {
+    #[inline(always)]
     pub(crate) fn insert(&mut self, block: Block) -> BlockIndex {
         match self.vacant.pop() {
             Some(index) => {

@@ -121,6 +121,7 @@ impl Inner {
     }
 
     /// A block of at least `requested_bytes`, which is not zero.
+    #[inline]
     pub(crate) fn allocate(self: &Arc<Self>, requested_bytes: u64, stream: Stream) -> Result<Lease, AllocationError> {
         if requested_bytes >= REQUEST_LIMIT_BYTES {
             return Err(AllocationError::TooLarge { requested_bytes });

@@ -34,7 +34,6 @@ impl Shard {
     }
 
     /// Serves a request from the free blocks, if one fits.
-    #[inline]
     pub(crate) fn serve_cached(&self, size_bytes: u64, requested_bytes: u64) -> Option<Grant> {
         let mut pools = self.pools();
         let rules = &self.inner.rules;
@@ -59,11 +58,10 @@ impl Shard {
         let owner = inner.ledger().allocated(&entry, split, context);
         let block = &mut pools.blocks[index];
         block.owner = owner;
-        Grant { index, address: block.address, requested_bytes, size_bytes: block.size_bytes }
+        Grant { index, address: block.address }
     }
 
     /// The program gave a block back.
-    #[inline]
     fn free(self: &Arc<Self>, index: BlockIndex) {
         let inner = &self.inner;
         let context = context::current(inner.id);
@@ -124,9 +122,6 @@ impl Drop for Shard {
 pub(crate) struct Grant {
     index: BlockIndex,
     address: u64,
-    requested_bytes: u64,
-    /// Rounded.
-    size_bytes: u64,
 }
 
 /// A block in the program's hands; dropping it gives it back.
@@ -148,13 +143,9 @@ impl Lease {
         self.grant.address
     }
 
-    pub(crate) fn requested_bytes(&self) -> u64 {
-        self.grant.requested_bytes
-    }
-
-    /// Rounded.
+    /// Rounded. Takes the shard's lock.
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.grant.size_bytes
+        self.shard.pools().blocks[self.grant.index].size_bytes
     }
 
     pub(crate) fn shard(&self) -> &Arc<Shard> {

@@ -128,7 +128,7 @@ impl<T: Element> Buffer<T> {
     pub fn fill_zero(&mut self) -> Result<(), AllocationError> {
         let Storage::Block(lease) = &self.storage else { return Ok(()) };
         // SAFETY: the range is this buffer's block, alive as long as the lease, and `&mut self` excludes other users.
-        unsafe { self.device().fill(lease.address(), 0, lease.requested_bytes(), self.stream()) }?;
+        unsafe { self.device().fill(lease.address(), 0, self.requested_bytes(), self.stream()) }?;
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl<T: Element> Buffer<T> {
         let (from, to) = (source_lease.address(), target_lease.address());
         // SAFETY: both ranges are blocks of equal length held by their leases, so they are alive and do not overlap;
         // `&mut self` excludes other users of the target, `&source` writers of the source, and the streams are ordered.
-        unsafe { device.copy(from, to, target_lease.requested_bytes(), self.stream()) }?;
+        unsafe { device.copy(from, to, self.requested_bytes(), self.stream()) }?;
         Ok(())
     }
 
@@ -237,13 +237,11 @@ impl<T> Buffer<T> {
 
     /// Bytes of the elements, as asked for.
     pub fn requested_bytes(&self) -> u64 {
-        match &self.storage {
-            Storage::Empty(_) => 0,
-            Storage::Block(lease) => lease.requested_bytes(),
-        }
+        // The product was checked when the buffer was made.
+        (self.len * size_of::<T>()) as u64
     }
 
-    /// Bytes of the block behind them: what `allocated_bytes` counts.
+    /// Bytes of the block behind them: what `allocated_bytes` counts. Takes a lock.
     pub fn allocated_bytes(&self) -> u64 {
         match &self.storage {
             Storage::Empty(_) => 0,

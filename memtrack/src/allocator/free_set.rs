@@ -30,6 +30,13 @@ impl FreeBlock {
     }
 }
 
+/// Where a block stands, until the set is changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    run: usize,
+    place: usize,
+}
+
 /// Free blocks by (size, address). No two have the same address.
 #[derive(Debug, Default)]
 pub(crate) struct FreeSet {
@@ -40,21 +47,22 @@ pub(crate) struct FreeSet {
 }
 
 impl FreeSet {
-    /// Where a key stands or would stand: the run, and the place in it. Past the end of the last run for a key after all.
+    /// Where a key stands or would stand; past the end of the last run for a key after all.
     #[inline]
-    fn position(&self, key: Key) -> Option<(usize, usize)> {
+    fn position(&self, key: Key) -> Option<Position> {
         let run = self.last_keys.partition_point(|last| *last < key).min(self.runs.len().checked_sub(1)?);
-        Some((run, self.runs[run].partition_point(|block| block.key() < key)))
+        Some(Position { run, place: self.runs[run].partition_point(|block| block.key() < key) })
     }
 
-    fn at(&self, (run, place): (usize, usize)) -> Option<FreeBlock> {
-        self.runs.get(run)?.get(place).copied()
+    #[inline]
+    fn at(&self, position: Position) -> Option<FreeBlock> {
+        self.runs.get(position.run)?.get(position.place).copied()
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, block: FreeBlock) {
         let key = block.key();
-        let Some((mut run, mut place)) = self.position(key) else {
+        let Some(Position { mut run, mut place }) = self.position(key) else {
             self.runs.push(Vec::with_capacity(RUN_LEN));
             self.runs[0].push(block);
             self.last_keys.push(key);
@@ -76,15 +84,18 @@ impl FreeSet {
 
     #[inline]
     pub(crate) fn remove(&mut self, block: &FreeBlock) {
-        if let Some(position) = self.position(block.key())
-            && self.at(position) == Some(*block)
-        {
+        if let Some(position) = self.find(block) {
             self.remove_at(position);
         }
     }
 
     #[inline]
-    fn remove_at(&mut self, (run, place): (usize, usize)) {
+    fn find(&self, block: &FreeBlock) -> Option<Position> {
+        self.position(block.key()).filter(|position| self.at(*position) == Some(*block))
+    }
+
+    #[inline]
+    pub(crate) fn remove_at(&mut self, Position { run, place }: Position) {
         let blocks = &mut self.runs[run];
         blocks.remove(place);
         if let Some(last) = blocks.last()
@@ -94,6 +105,39 @@ impl FreeSet {
         }
         if blocks.len() < RUN_LEN / 4 && self.runs.len() > 1 {
             self.join(run);
+        }
+    }
+
+    /// Puts a block into the set and takes another out, which costs least when both stand at the same place: what is left
+    /// of a block, or what it grew to, often does.
+    #[inline]
+    pub(crate) fn replace(&mut self, block: &FreeBlock, by: FreeBlock) {
+        match self.find(block) {
+            Some(position) => self.replace_at(position, by),
+            None => self.insert(by),
+        }
+    }
+
+    /// As [`replace`](Self::replace), for the block at a position.
+    #[inline]
+    pub(crate) fn replace_at(&mut self, position: Position, by: FreeBlock) {
+        let Position { run, place } = position;
+        let key = by.key();
+        let blocks = &mut self.runs[run];
+        let before = match place.checked_sub(1) {
+            Some(place) => Some(blocks[place].key()),
+            None => run.checked_sub(1).map(|run| self.last_keys[run]),
+        };
+        let is_last = place + 1 == blocks.len();
+        let fits_before_next = if is_last { run + 1 == self.last_keys.len() } else { key < blocks[place + 1].key() };
+        if fits_before_next && before.is_none_or(|before| before < key) {
+            blocks[place] = by;
+            if is_last {
+                self.last_keys[run] = key;
+            }
+        } else {
+            self.remove_at(position);
+            self.insert(by);
         }
     }
 
@@ -109,6 +153,7 @@ impl FreeSet {
     }
 
     /// Makes one run of a short one and its neighbour, when they fit: always, when the short one is empty.
+    #[cold]
     fn join(&mut self, run: usize) {
         let first = if run + 1 < self.runs.len() { run } else { run - 1 };
         if self.runs[first].len() + self.runs[first + 1].len() <= RUN_LEN {
@@ -121,28 +166,17 @@ impl FreeSet {
     }
 
     /// The smallest block of at least this size; of several, the one at the lowest address.
-    pub(crate) fn best_fit(&self, size_bytes: u64) -> Option<FreeBlock> {
-        self.at(self.position(key(size_bytes, 0))?)
-    }
-
-    /// Takes the best fit out, if it may serve.
     #[inline]
-    pub(crate) fn take_best_fit(
-        &mut self,
-        size_bytes: u64,
-        may_serve: impl FnOnce(&FreeBlock) -> bool,
-    ) -> Option<FreeBlock> {
+    pub(crate) fn best_fit(&self, size_bytes: u64) -> Option<(Position, FreeBlock)> {
         let position = self.position(key(size_bytes, 0))?;
-        let found = self.at(position).filter(may_serve)?;
-        self.remove_at(position);
-        Some(found)
+        self.at(position).map(|found| (position, found))
     }
 
     /// The block before `block` in the order, present or not.
     pub(crate) fn before(&self, block: &FreeBlock) -> Option<FreeBlock> {
-        let (run, place) = self.position(block.key())?;
+        let Position { run, place } = self.position(block.key())?;
         match place.checked_sub(1) {
-            Some(place) => self.at((run, place)),
+            Some(place) => self.at(Position { run, place }),
             None => self.runs[run.checked_sub(1)?].last().copied(),
         }
     }
@@ -189,7 +223,7 @@ mod tests {
             // Few sizes for many blocks, so that ties are common; mostly shrinking, then mostly growing.
             let (size_bytes, address) = (512 * (1 + random(&mut state) % 20), 512 * (random(&mut state) % 500));
             let block = FreeBlock { size_bytes, address, index: turn as BlockIndex };
-            let grows = random(&mut state) % 4 < if turn % 8000 >= 4000 { 3 } else { 1 };
+            let grows = random(&mut state) % 8 < if turn % 8000 >= 4000 { 7 } else { 2 };
             if grows {
                 if let std::collections::btree_map::Entry::Vacant(entry) = model.entry((size_bytes, address)) {
                     entry.insert(block);
@@ -197,26 +231,38 @@ mod tests {
                 }
             } else {
                 let expected = model.range((size_bytes, 0)..).next().map(|(_, found)| *found);
-                assert_eq!(set.best_fit(size_bytes), expected);
+                assert_eq!(set.best_fit(size_bytes).map(|(_, found)| found), expected);
                 let before = model.range(..(size_bytes, address)).next_back().map(|(_, found)| *found);
                 assert_eq!(set.before(&block), before);
-                let limit_bytes = size_bytes + 1024;
-                let taken = set.take_best_fit(size_bytes, |found| found.size_bytes < limit_bytes);
-                assert_eq!(taken, expected.filter(|found| found.size_bytes < limit_bytes));
-                if let Some(taken) = taken {
-                    model.remove(&(taken.size_bytes, taken.address));
+                if let Some((position, found)) = set.best_fit(size_bytes) {
+                    model.remove(&(found.size_bytes, found.address));
+                    // What is left of it, as when a block is split.
+                    let rest = FreeBlock { size_bytes: found.size_bytes / 2, address: found.address + 256, ..found };
+                    if turn % 2 == 0 && !model.contains_key(&(rest.size_bytes, rest.address)) {
+                        set.replace_at(position, rest);
+                        model.insert((rest.size_bytes, rest.address), rest);
+                    } else {
+                        set.remove_at(position);
+                    }
                 }
                 if let Some(any) = model.range((size_bytes, address)..).next().map(|(_, found)| *found) {
-                    set.remove(&any);
                     model.remove(&(any.size_bytes, any.address));
+                    // What it grows to, as when a block is merged.
+                    let grown = FreeBlock { size_bytes: any.size_bytes + 16, ..any };
+                    if turn % 3 == 0 && !model.contains_key(&(grown.size_bytes, grown.address)) {
+                        set.replace(&any, grown);
+                        model.insert((grown.size_bytes, grown.address), grown);
+                    } else {
+                        set.remove(&any);
+                    }
                 }
             }
             if turn % 97 == 0 {
                 check(&set, &model);
             }
         }
-        assert!(model.len() > 4 * RUN_LEN);
-        while let (Some(first), Some(last)) = (set.best_fit(0), set.largest()) {
+        assert!(set.runs.len() > 4, "many runs");
+        while let (Some((_, first)), Some(last)) = (set.best_fit(0), set.largest()) {
             let end = if model.len() % 3 == 0 { first } else { last };
             set.remove(&end);
             model.remove(&(end.size_bytes, end.address));

@@ -6,6 +6,16 @@ use super::rounding::SizeRules;
 use crate::ledger::{BlockEntry, SplitChange};
 use crate::stats::PoolKind;
 
+/// What is asked of the pools.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SizedRequest {
+    /// Rounded.
+    pub(crate) size_bytes: u64,
+    pub(crate) requested_bytes: u64,
+    /// The pool's search count, for the age of what is left over.
+    pub(crate) search_count: u64,
+}
+
 /// One stream's pools and all of its blocks.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPools {
@@ -31,18 +41,39 @@ impl StreamPools {
         }
     }
 
-    /// Takes the best fit out of the free set, if the rules let it serve this size.
-    #[inline]
-    pub(crate) fn find(&mut self, rules: &SizeRules, pool: PoolKind, size_bytes: u64) -> Option<BlockIndex> {
+    /// Serves a request with the best fit, if the rules let it. Returns the block and what happened to the inactive split
+    /// counters.
+    #[inline(always)]
+    pub(crate) fn serve(&mut self, rules: &SizeRules, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
+        let pool = rules.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
-        let may_serve = |found: &FreeBlock| rules.may_serve(found.size_bytes, size_bytes);
-        let found = self.free_mut(pool).take_best_fit(size_bytes, may_serve)?;
-        Some(found.index)
+        let (position, found) = self.free(pool).best_fit(request.size_bytes)?;
+        if !rules.may_serve(found.size_bytes, request.size_bytes) {
+            return None;
+        }
+        let (change, rest) = self.hand_out(rules, found.index, request);
+        match rest {
+            Some(rest) => self.free_mut(pool).replace_at(position, rest),
+            None => self.free_mut(pool).remove_at(position),
+        }
+        Some((found.index, change))
     }
 
-    /// A new segment, not in the free set.
-    pub(crate) fn add_segment(&mut self, address: u64, size_bytes: u64, pool: PoolKind) -> BlockIndex {
-        self.blocks.insert(Block::segment(address, size_bytes, pool))
+    /// Serves a request with a segment new from the device; as [`serve`](Self::serve).
+    pub(crate) fn serve_with_segment(
+        &mut self,
+        rules: &SizeRules,
+        address: u64,
+        segment_bytes: u64,
+        request: &SizedRequest,
+    ) -> (BlockIndex, SplitChange) {
+        let pool = rules.pool(request.size_bytes);
+        let index = self.blocks.insert(Block::segment(address, segment_bytes, pool));
+        let (change, rest) = self.hand_out(rules, index, request);
+        if let Some(rest) = rest {
+            self.free_mut(pool).insert(rest);
+        }
+        (index, change)
     }
 
     /// Forgets a segment that went back to the device; it is a whole block out of the free set.
@@ -51,47 +82,45 @@ impl StreamPools {
         self.blocks.remove(index);
     }
 
-    /// Hands out a block that is out of the free set, split if the rules say so. The front is handed out, the rest is
-    /// free. Returns the block (at the same index) and what happened to the inactive split counters.
-    #[inline]
-    pub(crate) fn hand_out(
+    /// Hands out a block, split if the rules say so: the front is handed out, the rest is free and still to be put into
+    /// the free set.
+    #[inline(always)]
+    fn hand_out(
         &mut self,
         rules: &SizeRules,
         index: BlockIndex,
-        size_bytes: u64,
-        requested_bytes: u64,
-        search_count: u64,
-    ) -> SplitChange {
+        request: &SizedRequest,
+    ) -> (SplitChange, Option<FreeBlock>) {
+        let size_bytes = request.size_bytes;
         let block = &mut self.blocks[index];
         let was_split = block.is_split();
-        let rest_bytes = block.size_bytes - size_bytes;
-        let pool = block.pool;
-        let splits = rules.should_split(pool, block.size_bytes, size_bytes);
+        let whole_bytes = block.size_bytes;
+        let rest_bytes = whole_bytes - size_bytes;
         block.state = BlockState::Allocated;
-        block.requested_bytes = requested_bytes;
-        let whole_bytes = block.size_bytes as i64;
-        if splits {
-            block.size_bytes = size_bytes;
-            let rest = Block {
-                prev: index,
-                next: block.next,
-                freed_at_search: search_count,
-                ..Block::segment(block.address + size_bytes, rest_bytes, pool)
-            };
-            let (after, address) = (rest.next, rest.address);
-            let rest = self.blocks.insert(rest);
-            self.blocks[index].next = rest;
-            if after != NO_BLOCK {
-                self.blocks[after].prev = rest;
-            }
-            self.free_mut(pool).insert(FreeBlock { size_bytes: rest_bytes, address, index: rest });
+        block.requested_bytes = request.requested_bytes;
+        if !rules.should_split(block.pool, whole_bytes, size_bytes) {
+            let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
+            return (if was_split { change } else { SplitChange::default() }, None);
         }
-        match (was_split, splits) {
-            (false, false) => SplitChange::default(),
-            (false, true) => SplitChange { count: 1, bytes: rest_bytes as i64 },
-            (true, true) => SplitChange { count: 0, bytes: -(size_bytes as i64) },
-            (true, false) => SplitChange { count: -1, bytes: -whole_bytes },
+        block.size_bytes = size_bytes;
+        let (address, after) = (block.address + size_bytes, block.next);
+        let rest = Block {
+            prev: index,
+            next: after,
+            freed_at_search: request.search_count,
+            ..Block::segment(address, rest_bytes, block.pool)
+        };
+        let rest = self.blocks.insert(rest);
+        self.blocks[index].next = rest;
+        if after != NO_BLOCK {
+            self.blocks[after].prev = rest;
         }
+        let change = if was_split {
+            SplitChange { count: 0, bytes: -(size_bytes as i64) }
+        } else {
+            SplitChange { count: 1, bytes: rest_bytes as i64 }
+        };
+        (change, Some(FreeBlock { size_bytes: rest_bytes, address, index: rest }))
     }
 
     /// A block as the ledger enters it.
@@ -108,17 +137,14 @@ impl StreamPools {
 
     /// Puts a block into the free set, merged with its free neighbours. Returns the one net change of the inactive
     /// split counters that PyTorch makes of it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
-        let mut change = SplitChange::default();
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
-        if let Some(bytes) = self.absorb(index, prev) {
+        let absorbed = [self.absorb(index, prev), self.absorb(index, next)];
+        let mut change = SplitChange::default();
+        for neighbour in absorbed.iter().flatten() {
             change.count -= 1;
-            change.bytes -= bytes as i64;
-        }
-        if let Some(bytes) = self.absorb(index, next) {
-            change.count -= 1;
-            change.bytes -= bytes as i64;
+            change.bytes -= neighbour.size_bytes as i64;
         }
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
@@ -127,20 +153,28 @@ impl StreamPools {
             change.count += 1;
             change.bytes += block.size_bytes as i64;
         }
-        let free = FreeBlock { size_bytes: block.size_bytes, address: block.address, index };
+        let merged = FreeBlock { size_bytes: block.size_bytes, address: block.address, index };
         let pool = block.pool;
-        self.free_mut(pool).insert(free);
+        let free = self.free_mut(pool);
+        match absorbed {
+            [None, None] => free.insert(merged),
+            [Some(neighbour), None] | [None, Some(neighbour)] => free.replace(&neighbour, merged),
+            [Some(prev), Some(next)] => {
+                free.remove(&prev);
+                free.replace(&next, merged);
+            }
+        }
         change
     }
 
-    /// Merges a free neighbour into a block; returns the neighbour's size, `None` when it is none or not free.
-    #[inline]
-    fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex) -> Option<u64> {
+    /// Merges a free neighbour into a block and returns what is still to be taken out of the free set; `None` when there
+    /// is no such neighbour or it is not free.
+    #[inline(always)]
+    fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex) -> Option<FreeBlock> {
         if neighbour == NO_BLOCK || self.blocks[neighbour].state != BlockState::Free {
             return None;
         }
-        let Block { address, size_bytes, prev, next, pool, .. } = self.blocks[neighbour];
-        self.free_mut(pool).remove(&FreeBlock { size_bytes, address, index: neighbour });
+        let Block { address, size_bytes, prev, next, .. } = self.blocks[neighbour];
         let block = &mut self.blocks[index];
         block.size_bytes += size_bytes;
         if block.prev == neighbour {
@@ -156,7 +190,7 @@ impl StreamPools {
             }
         }
         self.blocks.remove(neighbour);
-        Some(size_bytes)
+        Some(FreeBlock { size_bytes, address, index: neighbour })
     }
 
     /// The free blocks that are whole segments, in search order.

@@ -109,9 +109,7 @@ impl Inner {
         growth.reserved_bytes += segment_bytes;
         let oversize = self.rules.is_oversize(segment_bytes);
         self.ledger().segment_allocated(pool, segment_bytes as i64, oversize, context::current(self.id));
-        let mut pools = shard.pools();
-        let index = pools.add_segment(address, segment_bytes, pool);
-        Ok(Ok(shard.hand_out(&mut pools, index, size_bytes, requested_bytes)))
+        Ok(Ok(shard.serve_with_segment(address, segment_bytes, size_bytes, requested_bytes)))
     }
 
     /// With a limit and a threshold: gives back large segments that have been free for long, the older half first, until
@@ -169,7 +167,7 @@ impl Inner {
         let key_bytes = request.size_bytes.max(max_split_size_bytes);
         let mut pools = request.shard.pools();
         let pool = request.pool;
-        if let Some(fit) = pools.free(pool).best_fit(key_bytes)
+        if let Some((_, fit)) = pools.free(pool).best_fit(key_bytes)
             && !pools.blocks[fit.index].is_split()
         {
             self.release_segment(growth, &mut pools, pool, fit)?;

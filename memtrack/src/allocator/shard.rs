@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::block::{BlockIndex, BlockState};
 use super::inner::Inner;
-use super::pools::StreamPools;
+use super::pools::{SizedRequest, StreamPools};
 use crate::context;
 use crate::device::Stream;
+use crate::ledger::SplitChange;
 use crate::sync::lock;
 
 /// One stream's pools.
@@ -35,25 +36,37 @@ impl Shard {
 
     /// Serves a request from the free blocks, if one fits.
     pub(crate) fn serve_cached(&self, size_bytes: u64, requested_bytes: u64) -> Option<Grant> {
+        let request = self.sized_request(size_bytes, requested_bytes);
         let mut pools = self.pools();
-        let rules = &self.inner.rules;
-        let index = pools.find(rules, rules.pool(size_bytes), size_bytes)?;
-        Some(self.hand_out(&mut pools, index, size_bytes, requested_bytes))
+        let (index, split) = pools.serve(&self.inner.rules, &request)?;
+        Some(self.enter(&mut pools, index, split))
     }
 
-    /// Hands out a block that is out of the free set.
-    #[inline]
-    pub(crate) fn hand_out(
+    /// Serves a request with a segment new from the device.
+    pub(super) fn serve_with_segment(
         &self,
-        pools: &mut StreamPools,
-        index: BlockIndex,
+        address: u64,
+        segment_bytes: u64,
         size_bytes: u64,
         requested_bytes: u64,
     ) -> Grant {
+        let request = self.sized_request(size_bytes, requested_bytes);
+        let mut pools = self.pools();
+        let (index, split) = pools.serve_with_segment(&self.inner.rules, address, segment_bytes, &request);
+        self.enter(&mut pools, index, split)
+    }
+
+    #[inline]
+    fn sized_request(&self, size_bytes: u64, requested_bytes: u64) -> SizedRequest {
+        let search_count = self.inner.search_count(self.inner.rules.pool(size_bytes));
+        SizedRequest { size_bytes, requested_bytes, search_count }
+    }
+
+    /// Enters a block that was just handed out into the books.
+    #[inline(always)]
+    fn enter(&self, pools: &mut StreamPools, index: BlockIndex, split: SplitChange) -> Grant {
         let inner = &self.inner;
         let context = context::current(inner.id);
-        let search_count = inner.search_count(inner.rules.pool(size_bytes));
-        let split = pools.hand_out(&inner.rules, index, size_bytes, requested_bytes, search_count);
         let entry = pools.entry(&inner.rules, index);
         let owner = inner.ledger().allocated(&entry, split, context);
         let block = &mut pools.blocks[index];

@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
 use super::config::Config;
 use super::error::AllocationError;
 use super::pending::PendingFrees;
+use super::raw::RawBlocks;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::{CachingAllocator, Handle};
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     counts_searches: AtomicBool,
     searches: [AtomicU64; 2],
     /// Blocks that the program holds by address.
-    raw: Mutex<HashMap<u64, Lease>>,
+    pub(super) raw: RawBlocks,
     handle: OnceLock<Weak<Handle>>,
     /// What a later layer keeps with an allocator; the allocator itself makes no use of it.
     pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -70,7 +70,7 @@ impl Inner {
             shards: RwLock::default(),
             counts_searches: AtomicBool::new(false),
             searches: [const { AtomicU64::new(0) }; 2],
-            raw: Mutex::default(),
+            raw: RawBlocks::default(),
             handle: OnceLock::new(),
             companion: OnceLock::new(),
             config,
@@ -180,27 +180,9 @@ impl Inner {
         read(&self.shards).clone()
     }
 
-    /// Gives a block to the program by its address alone.
-    pub(super) fn hold_raw(&self, lease: Lease) -> u64 {
-        let address = lease.address();
-        lock(&self.raw).insert(address, lease);
-        address
-    }
-
-    pub(super) fn free_raw(&self, address: u64) -> Result<(), AllocationError> {
-        // The block goes back after the table's lock is released.
-        let lease = lock(&self.raw).remove(&address);
-        lease.map(drop).ok_or(AllocationError::InvalidPointer { address })
-    }
-
-    pub(super) fn with_raw<R>(&self, address: u64, use_lease: impl FnOnce(&Lease) -> R) -> Result<R, AllocationError> {
-        lock(&self.raw).get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
-    }
-
     /// The last handle is gone. Cached memory goes back to the device; what buffers hold goes with the last of them.
     pub(super) fn shut_down(&self) {
-        let raw = std::mem::take(&mut *lock(&self.raw));
-        drop(raw);
+        self.raw.clear();
         self.pending.close(&*self.device);
         // Shards refer to this and this to shards: here the circle is broken.
         let shards = std::mem::take(&mut *write(&self.shards));

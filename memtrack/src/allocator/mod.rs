@@ -12,6 +12,7 @@ mod free_set;
 mod inner;
 mod pending;
 mod pools;
+mod raw;
 mod reclaim;
 mod rounding;
 mod shard;
@@ -113,7 +114,7 @@ impl CachingAllocator {
             return Ok(0);
         }
         let lease = self.inner().allocate(bytes, stream)?;
-        Ok(self.inner().hold_raw(lease))
+        Ok(self.inner().raw.hold(lease))
     }
 
     /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.
@@ -122,7 +123,7 @@ impl CachingAllocator {
     ///
     /// [`AllocationError::InvalidPointer`] when the address is not one; nothing is changed then.
     pub fn free_raw(&self, address: u64) -> Result<(), AllocationError> {
-        if address == 0 { Ok(()) } else { self.inner().free_raw(address) }
+        if address == 0 { Ok(()) } else { self.inner().raw.take(address).map(drop) }
     }
 
     /// Says that `stream` uses the block at `address` too: it is reused only when that stream's work up to the free is
@@ -133,7 +134,7 @@ impl CachingAllocator {
     /// [`AllocationError::InvalidPointer`], or an unknown stream.
     pub fn record_stream_raw(&self, address: u64, stream: Stream) -> Result<(), AllocationError> {
         self.device().check_stream(stream)?;
-        self.inner().with_raw(address, |lease| lease.record_stream(stream))
+        self.inner().raw.with(address, |lease| lease.record_stream(stream))
     }
 
     /// All counters. One lock, about a kilobyte copied.

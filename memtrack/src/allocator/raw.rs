@@ -1,0 +1,63 @@
+//! Blocks that the program holds by their address alone.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Mutex;
+
+use super::error::AllocationError;
+use super::shard::Lease;
+use crate::sync::lock;
+
+/// Leases by address.
+#[derive(Debug, Default)]
+pub(super) struct RawBlocks {
+    leases: Mutex<HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>>,
+}
+
+impl RawBlocks {
+    /// Gives a block to the program by its address.
+    pub(super) fn hold(&self, lease: Lease) -> u64 {
+        let address = lease.address();
+        lock(&self.leases).insert(address, lease);
+        address
+    }
+
+    /// Takes a block out; dropping the lease gives it back, which is to be done without the table's lock.
+    pub(super) fn take(&self, address: u64) -> Result<Lease, AllocationError> {
+        lock(&self.leases).remove(&address).ok_or(AllocationError::InvalidPointer { address })
+    }
+
+    /// Uses a block that stays where it is.
+    pub(super) fn with<R>(&self, address: u64, use_lease: impl FnOnce(&Lease) -> R) -> Result<R, AllocationError> {
+        lock(&self.leases).get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
+    }
+
+    /// Gives every block back.
+    pub(super) fn clear(&self) {
+        let leases = std::mem::take(&mut *lock(&self.leases));
+        drop(leases);
+    }
+}
+
+/// One multiplication. Addresses are the device's, not an adversary's, so nothing stronger is needed.
+#[derive(Debug, Default)]
+struct AddressHasher {
+    hash: u64,
+}
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, address: u64) {
+        // Block addresses end in zeros, and so do their products; the table looks at the lowest and the highest bits.
+        self.hash = (self.hash ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}

@@ -21,7 +21,7 @@ fn allocator() -> CachingAllocator {
 }
 
 /// `Scope::open` on a named allocator and `close`, inside so many open scopes.
-#[divan::bench(consts = [0, 1, 3])]
+#[divan::bench(consts = [0, 1, 3], sample_size = 2000)]
 fn open_and_close<const AROUND: usize>(bencher: Bencher<'_, '_>) {
     let allocator = allocator();
     let around: [Scope; AROUND] = std::array::from_fn(|_| Scope::open(&allocator, "around", None));
@@ -30,7 +30,7 @@ fn open_and_close<const AROUND: usize>(bencher: Bencher<'_, '_>) {
 }
 
 /// Three scopes in each other.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn three_nested(bencher: Bencher<'_, '_>) {
     let allocator = allocator();
     bencher.bench_local(|| {
@@ -41,19 +41,19 @@ fn three_nested(bencher: Bencher<'_, '_>) {
 }
 
 /// `scope` and its drop, on the default allocator.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn scope_on_default() {
     drop(black_box(memtrack::scope("work")));
 }
 
 /// `phase` and its drop, on the default allocator.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn phase_on_default() {
     drop(black_box(memtrack::phase("forward")));
 }
 
 /// `phase` and its drop, on an allocator made current on this thread.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn phase_on_thread_current(bencher: Bencher<'_, '_>) {
     let allocator = allocator();
     let current = allocator.make_current();
@@ -62,7 +62,7 @@ fn phase_on_thread_current(bencher: Bencher<'_, '_>) {
 }
 
 /// `phase` with measuring off.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn phase_while_off(bencher: Bencher<'_, '_>) {
     memtrack::set_enabled(false);
     bencher.bench_local(|| drop(black_box(memtrack::phase("forward"))));
@@ -70,7 +70,7 @@ fn phase_while_off(bencher: Bencher<'_, '_>) {
 }
 
 /// A thread enters a scope that is open, and leaves it.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn attach_and_detach(bencher: Bencher<'_, '_>) {
     let allocator = allocator();
     let scope = OpenScope::open(&allocator, "shared", None);
@@ -78,7 +78,7 @@ fn attach_and_detach(bencher: Bencher<'_, '_>) {
 }
 
 /// The yardstick.
-#[divan::bench]
+#[divan::bench(sample_size = 2000)]
 fn reference_mutex_lock_and_unlock(bencher: Bencher<'_, '_>) {
     let mutex = Mutex::new(0_u64);
     bencher.bench_local(|| *black_box(&mutex).lock().unwrap() += 1);

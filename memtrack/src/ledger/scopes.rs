@@ -169,6 +169,7 @@ impl Scopes {
     }
 
     /// Hands the running maximum to the open scopes and restarts it; returns what it was.
+    #[inline]
     pub(super) fn cut(&mut self, live_bytes: i64, next_phase: PhaseId) -> i64 {
         let highest_bytes = self.running_max_bytes;
         let mut at = self.newest;
@@ -183,6 +184,7 @@ impl Scopes {
     }
 
     /// Enters a scope as the newest; the caller has just cut.
+    #[inline]
     pub(super) fn open(
         &mut self,
         parent: u32,
@@ -230,6 +232,7 @@ impl Scopes {
     }
 
     /// Removes an open scope, from wherever it stands; the caller has just cut and knows that it is open.
+    #[inline]
     pub(super) fn close(
         &mut self,
         key: ScopeKey,
@@ -276,6 +279,7 @@ impl Scopes {
     }
 
     /// Frees the records of closed scopes that nothing refers to any more, from `at` outwards.
+    #[inline]
     fn vacate_unreferenced(&mut self, mut at: u32) {
         while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| !slot.open && slot.reference_count == 0) {
             slot.generation = slot.generation.wrapping_add(1);

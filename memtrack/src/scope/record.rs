@@ -108,6 +108,7 @@ pub struct ScopeRecord {
 }
 
 impl ScopeRecord {
+    #[inline]
     pub(crate) fn new(
         name: &'static str,
         device: &Arc<dyn Device>,

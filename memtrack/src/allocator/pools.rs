@@ -1,4 +1,7 @@
 //! The small and the large pool of one stream: best fit, splitting, merging. Plain data, no lock, no device.
+//!
+//! The steps of an allocation and of a free are compiled into one piece each (`inline(always)`): results of three words or
+//! more that pass through memory between them cost more than the steps themselves.
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
 use super::free_set::{FreeBlock, FreeSet};

@@ -266,7 +266,7 @@ proptest! {
             "garbage_collection_threshold:0.8",
             "garbage_collection_threshold:0.3,max_split_size_mb:25,roundup_power2_divisions:4",
         ][..]),
-        fraction in prop_oneof![Just(0.999), Just(0.4)],
+        fraction in prop_oneof![Just(1.0), Just(0.999), Just(0.4)],
     ) {
         run_both(config, fraction, &program);
     }

@@ -85,7 +85,7 @@ mod threads {
         })
     }
 
-    #[divan::bench(threads = [1, 2], sample_size = 200_000)]
+    #[divan::bench(threads = [1, 2, 4, 8, 16], sample_size = 200_000, sample_count = 20)]
     fn buffer(bencher: Bencher<'_, '_>) {
         let allocator = allocator();
         bencher.bench(|| drop(black_box(Buffer::<u8>::uninit_on(&allocator, own_stream(), black_box(512)))));

@@ -1,7 +1,7 @@
 //! Blocks: the pieces that segments are cut into, in a table by index.
 
 use crate::device::Stream;
-use crate::ledger::NO_OWNER;
+use crate::ledger::ScopeKey;
 use crate::stats::PoolKind;
 
 /// A block's index in its shard's table.
@@ -40,8 +40,8 @@ pub(crate) struct Block {
     /// Neighbours in the segment.
     pub(crate) prev: BlockIndex,
     pub(crate) next: BlockIndex,
-    /// The scope that allocated it.
-    pub(crate) owner: u32,
+    /// The scope whose thread allocated it.
+    pub(crate) owner: Option<ScopeKey>,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
     pub(crate) pool: PoolKind,
@@ -59,7 +59,7 @@ impl Block {
             streams: None,
             prev: NO_BLOCK,
             next: NO_BLOCK,
-            owner: NO_OWNER,
+            owner: None,
             event_count: 0,
             pool,
             state: BlockState::Free,

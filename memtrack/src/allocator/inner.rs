@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use super::config::Config;
 use super::error::AllocationError;
@@ -13,7 +13,7 @@ use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::{CachingAllocator, Handle};
 use crate::device::{Device, Stream};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerGuard, SharedLedger};
 use crate::stats::PoolKind;
 use crate::sync::{lock, read, write};
 
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) rules: SizeRules,
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
-    ledger: Mutex<Ledger>,
+    pub(super) ledger: SharedLedger,
     /// By stream, in the order of stream handles.
     shards: RwLock<Vec<Arc<Shard>>>,
     /// Searches are counted only while the garbage collector can use the count: with a limit and a threshold.
@@ -66,7 +66,7 @@ impl Inner {
             rules,
             pending: PendingFrees::default(),
             growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, fraction: 1.0 }),
-            ledger: Mutex::new(Ledger::new(max_split_size)),
+            ledger: SharedLedger::new(Ledger::new(max_split_size)),
             shards: RwLock::default(),
             counts_searches: AtomicBool::new(false),
             searches: [const { AtomicU64::new(0) }; 2],
@@ -80,8 +80,8 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.ledger)
+    pub(crate) fn ledger(&self) -> LedgerGuard<'_> {
+        self.ledger.lock()
     }
 
     /// The first public handle, made once.

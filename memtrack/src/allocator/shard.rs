@@ -10,7 +10,7 @@ use super::inner::Inner;
 use super::pools::{SizedRequest, StreamPools};
 use crate::context;
 use crate::device::Stream;
-use crate::ledger::SplitChange;
+use crate::ledger::{EventLog, SplitChange};
 use crate::sync::lock;
 
 /// One stream's pools.
@@ -21,12 +21,13 @@ use crate::sync::lock;
 pub(crate) struct Shard {
     pub(crate) inner: Arc<Inner>,
     pub(crate) stream: Stream,
+    log: Arc<EventLog>,
     pools: Mutex<StreamPools>,
 }
 
 impl Shard {
     pub(crate) fn new(inner: Arc<Inner>, stream: Stream) -> Self {
-        Self { inner, stream, pools: Mutex::new(StreamPools::default()) }
+        Self { inner, stream, log: Arc::default(), pools: Mutex::new(StreamPools::default()) }
     }
 
     #[inline]
@@ -68,9 +69,9 @@ impl Shard {
         let inner = &self.inner;
         let context = context::current(inner.id);
         let entry = pools.entry(&inner.rules, index);
-        let owner = inner.ledger().allocated(&entry, split, context);
         let block = &mut pools.blocks[index];
-        block.owner = owner;
+        block.owner = context;
+        inner.ledger.allocated(&self.log, &entry, split, context);
         Grant { index, address: block.address }
     }
 
@@ -84,9 +85,7 @@ impl Shard {
         let owner = block.owner;
         let Some(streams) = block.streams.take() else {
             let split = pools.take_back(index, inner.search_count(entry.pool));
-            let mut ledger = inner.ledger();
-            ledger.free_requested(&entry, owner, context);
-            ledger.free_completed(&entry, split);
+            inner.ledger.freed(&self.log, &entry, split, owner, context);
             return;
         };
         block.state = BlockState::PendingFree;

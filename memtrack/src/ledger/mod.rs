@@ -1,12 +1,14 @@
 //! The books of one device: statistics, open scopes with their exact peaks, owners, phases and epochs.
 //!
-//! Everything in here is plain data behind one lock of the allocator: each allocation and free is entered once, in
-//! constant time save a walk over the open scopes it belongs to. No device call, no clock, no tracing call and no policy
-//! may live here.
+//! The books are plain data behind one lock: each allocation and free is entered once, in constant time save a walk over the
+//! open scopes it belongs to. Threads that find the lock taken write logs instead, which are entered in the order in which
+//! things happened before anybody reads the books ([`SharedLedger`]). No device call, no clock, no tracing call and no
+//! policy may live here.
 
 mod epochs;
 mod phases;
 mod scopes;
+mod shared;
 
 use std::time::Duration;
 
@@ -14,14 +16,12 @@ pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
 use phases::PhaseId;
 pub(crate) use phases::PhaseTotals;
 pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
+pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
 
 use self::epochs::Epochs;
 use self::phases::Phases;
-use self::scopes::{NO_SLOT, Scopes, Totals};
+use self::scopes::{Scopes, Totals};
 use crate::stats::{MemoryStats, PoolKind};
-
-/// No scope owned the block when it was allocated.
-pub(crate) const NO_OWNER: u32 = NO_SLOT;
 
 /// The net change of the inactive split counters in one event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,9 +74,9 @@ impl Ledger {
         self.stats.allocated_bytes.all.current
     }
 
-    /// A block was handed out. Returns its owner, to be given back at the free.
+    /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
     #[inline]
-    pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, context: Option<ScopeKey>) -> u32 {
+    pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
         let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
         let stats = &mut self.stats;
         stats.inactive_split.change(pool, split.count);
@@ -92,17 +92,16 @@ impl Ledger {
         self.totals.allocation_count += 1;
         self.totals.moved_bytes += size_bytes;
 
-        let owner = self.scopes.resolve(context);
+        let owner = self.scopes.resolve(owner);
         let phase = self.scopes.phase_of(owner);
         self.phases.totals(phase).allocated(size_bytes);
         self.scopes.raise(self.stats.allocated_bytes.all.current, phase);
         self.scopes.own(owner, size_bytes, requested_bytes);
-        owner
     }
 
     /// The program gave a block back. It may still have to wait for other streams.
     #[inline]
-    pub(crate) fn free_requested(&mut self, entry: &BlockEntry, owner: u32, context: Option<ScopeKey>) {
+    pub(crate) fn free_requested(&mut self, entry: &BlockEntry, owner: Option<ScopeKey>, context: Option<ScopeKey>) {
         let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
         self.stats.allocation.decrease(pool, 1);
         self.stats.allocated_bytes.decrease(pool, size_bytes);
@@ -116,7 +115,8 @@ impl Ledger {
         let phase = self.scopes.phase_of(context);
         self.phases.totals(phase).freed(size_bytes);
         self.scopes.moved(context, size_bytes);
-        self.scopes.disown(owner, requested_bytes);
+        // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
+        self.scopes.disown(self.scopes.resolve(owner), requested_bytes);
     }
 
     /// A block went back to its pool.

@@ -9,6 +9,8 @@
 //! scope and to all scopes around it, so a scope's own bytes do not change through what other threads do. A closed scope's
 //! record stays as long as blocks or inner scopes refer to it.
 
+use std::num::NonZeroU32;
+
 use super::phases::{OTHER_PHASE, PhaseId};
 
 /// No scope.
@@ -18,7 +20,8 @@ pub(super) const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScopeKey {
     slot: u32,
-    generation: u32,
+    /// Never zero, so that an optional key is no larger than a key: each block holds one.
+    generation: NonZeroU32,
 }
 
 /// What a scope means.
@@ -74,7 +77,7 @@ pub(crate) struct ClosedScope {
 
 #[derive(Debug)]
 struct Slot {
-    generation: u32,
+    generation: NonZeroU32,
     open: bool,
     kind: ScopeKind,
     parent: u32,
@@ -194,7 +197,7 @@ impl Scopes {
         (before_bytes, before_reserved_bytes, before): (i64, i64, Totals),
     ) -> ScopeKey {
         let index = self.vacant.pop().unwrap_or(self.slots.len() as u32);
-        let generation = self.slots.get(index as usize).map_or(0, |slot| slot.generation);
+        let generation = self.slots.get(index as usize).map_or(NonZeroU32::MIN, |slot| slot.generation);
         let phase = own_phase.unwrap_or(inherited_phase);
         let slot = Slot {
             generation,
@@ -282,7 +285,7 @@ impl Scopes {
     #[inline]
     fn vacate_unreferenced(&mut self, mut at: u32) {
         while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| !slot.open && slot.reference_count == 0) {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = NonZeroU32::new(slot.generation.get().wrapping_add(1)).unwrap_or(NonZeroU32::MIN);
             let parent = slot.parent;
             self.vacant.push(at);
             if let Some(parent) = self.slots.get_mut(parent as usize) {

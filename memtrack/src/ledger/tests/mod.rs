@@ -1,6 +1,7 @@
 //! The ledger against a plain history of every state: random interleavings of threads, scopes closed in any order.
 
 mod history;
+mod shared;
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ struct Device {
     ledger: Ledger,
     history: History,
     open: Vec<Open>,
-    blocks: Vec<(BlockEntry, u32, Block)>,
+    blocks: Vec<(BlockEntry, Option<ScopeKey>, Block)>,
     segments: Vec<i64>,
     /// For each thread the scopes it has entered.
     entered: [Vec<(ScopeKey, usize)>; 4],
@@ -120,9 +121,9 @@ impl Device {
             Step::Allocate { thread, requested } => {
                 let (key, scope) = self.context(thread);
                 let entry = entry(requested);
-                let owner = self.ledger.allocated(&entry, SplitChange::default(), key);
+                self.ledger.allocated(&entry, SplitChange::default(), key);
                 let block = self.history.allocate(entry.size_bytes, requested, scope);
-                self.blocks.push((entry, owner, block));
+                self.blocks.push((entry, key, block));
             }
             Step::Free { thread, pick } => {
                 if !self.blocks.is_empty() {
@@ -314,7 +315,8 @@ fn records_of_deep_scopes_go_with_their_last_block() {
     for _ in 0..10_000 {
         keys.push(ledger.open_scope(keys.last().copied(), ScopeKind::Function, None));
     }
-    let owner = ledger.allocated(&entry(512), SplitChange::default(), keys.last().copied());
+    let owner = keys.last().copied();
+    ledger.allocated(&entry(512), SplitChange::default(), owner);
     // The outermost first: nothing can go before the innermost does, and that waits for its block.
     for key in keys {
         ledger.close_scope(key).unwrap();

@@ -175,6 +175,17 @@ fn every_event_is_given_back_however_its_wait_ends() {
     assert_eq!(device.device.used_bytes(), 0);
 }
 
+#[test]
+fn a_stream_recorded_twice_costs_one_event_and_the_blocks_own_stream_none() {
+    let (device, allocator) = Counting::new();
+    let address = allocator.allocate_raw(MIB, Stream(3)).unwrap();
+    for stream in [1, 3, 1, 2, 1] {
+        allocator.record_stream_raw(address, Stream(stream)).unwrap();
+    }
+    allocator.free_raw(address).unwrap();
+    assert_eq!(device.calls()[1], 2);
+}
+
 /// An unfinished event holds back the later ones of its stream, so they are not even asked about.
 #[test]
 fn an_allocation_asks_once_for_each_stream_that_is_still_busy() {

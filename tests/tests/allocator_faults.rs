@@ -142,22 +142,6 @@ fn an_event_that_cannot_be_recorded_is_replaced_by_a_wait() {
 }
 
 #[test]
-fn a_stream_recorded_twice_costs_one_event_and_the_blocks_own_stream_none() {
-    let (device, allocator) = simulated(100);
-    let address = allocator.allocate_raw(MIB, Stream(3)).unwrap();
-    for stream in [Stream(1), Stream(3), Stream(1)] {
-        device.set_busy(stream);
-        allocator.record_stream_raw(address, stream).unwrap();
-    }
-    // A second event could not be recorded, and the block would be waited for.
-    fail(&device, Operation::RecordEvent, 1);
-    allocator.free_raw(address).unwrap();
-    assert_eq!(allocator.memory_stats().active.all.current, 1, "its one event is outstanding");
-    device.clear_faults();
-    assert_nothing_is_lost(&device, allocator);
-}
-
-#[test]
 fn an_event_that_cannot_be_queried_fails_the_allocation_and_stays_outstanding() {
     let (device, allocator) = simulated(100);
     pending(&device, &allocator);

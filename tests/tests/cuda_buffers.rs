@@ -117,6 +117,29 @@ fn a_stream_that_asks_for_the_pointer_by_itself_is_ordered_too() {
 }
 
 #[test]
+fn a_copy_between_streams_comes_after_the_source_and_before_its_later_use() {
+    let (mock, cuda, allocator) = on_mock();
+    let other = cuda.context().new_stream().unwrap();
+    let handle = cuda.register_stream(&other).unwrap();
+    let source = Buffer::from_slice(&allocator, &[1_u32, 2, 3]).unwrap();
+    let mut target = Buffer::<u32>::zeros_on(&allocator, handle, 3).unwrap();
+    mock.hold_stream(0, handle);
+    target.copy_from(&source).unwrap();
+    let home = cuda.record_event(Stream::DEFAULT).unwrap();
+    assert!(!cuda.query_event(&home).unwrap(), "what the source's stream does next comes after the copy");
+    mock.let_stream_go(0, handle);
+    cuda.wait_event(&home).unwrap();
+    cuda.release_event(home);
+    assert_eq!(target.to_vec().unwrap(), [1, 2, 3]);
+
+    mock.fail("cuStreamWaitEvent", 1, 719);
+    assert!(target.copy_from(&source).is_err(), "the order behind the copy fails");
+    drop(source);
+    assert_eq!(allocator.memory_stats().active.all.current, 2, "so the source's free waits for the other stream");
+    assert_eq!(mock.pending_failures(), 0);
+}
+
+#[test]
 fn memory_another_stream_still_uses_is_not_handed_out_again() {
     let (mock, cuda, allocator) = on_mock();
     let other = cuda.context().new_stream().unwrap();

@@ -62,3 +62,15 @@ pub(super) fn log_kept_segments(inner: &Inner, error: &DeviceError) {
         "an allocator ended and the device did not take all of its memory back"
     );
 }
+
+pub(super) fn log_lost_block(inner: &Inner, stream: Stream, error: &DeviceError) {
+    tracing::error!(
+        target: "memtrack::allocator",
+        {
+            mem.device = inner.device.name(),
+            stream = stream.0 as i64,
+            error = %error,
+        },
+        "a freed block stays out of use: a stream that used it can be given no event and cannot be waited for"
+    );
+}

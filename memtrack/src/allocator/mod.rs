@@ -23,7 +23,7 @@ pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use rounding::RoundupDivisions;
-pub(crate) use shard::{Lease, Shard};
+pub(crate) use shard::Lease;
 
 use crate::device::{Device, DeviceError, Stream};
 use crate::stats::MemoryStats;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::block::BlockIndex;
+use super::events;
 use super::inner::Inner;
 use super::shard::Shard;
 use crate::device::{Device, DeviceError, Event, Stream};
@@ -97,21 +98,37 @@ impl PendingFrees {
         failure
     }
 
-    /// Waits for every outstanding event and completes its free.
+    /// Waits for every outstanding event and completes its free. After a failure the rest stays outstanding.
     pub(super) fn wait(&self, device: &dyn Device) -> Result<(), DeviceError> {
         // Taken out of the lock first: the wait can be long, and other threads go on freeing meanwhile.
-        let by_stream = std::mem::take(&mut lock(&self.queues).by_stream);
-        let mut waiting: VecDeque<PendingFree> = by_stream.into_iter().flat_map(|(_, queue)| queue).collect();
-        while let Some(free) = waiting.pop_front() {
-            if let Err(error) = device.wait_event(&free.event) {
-                // What could not be waited for stays outstanding, under the one queue that `poll` will look at again.
-                waiting.push_front(free);
-                lock(&self.queues).by_stream.push((Stream::DEFAULT, waiting));
-                return Err(error);
+        let mut taken = std::mem::take(&mut lock(&self.queues).by_stream);
+        let outcome = taken.iter_mut().try_for_each(|(_, queue)| {
+            while let Some(free) = queue.pop_front() {
+                if let Err(error) = device.wait_event(&free.event) {
+                    queue.push_front(free);
+                    return Err(error);
+                }
+                self.complete(device, [free]);
             }
-            self.complete(device, [free]);
+            Ok(())
+        });
+        taken.retain(|(_, queue)| !queue.is_empty());
+        self.put_back(taken);
+        outcome
+    }
+
+    /// Puts queues back in front of what has come meanwhile.
+    fn put_back(&self, taken: Vec<(Stream, VecDeque<PendingFree>)>) {
+        let mut queues = lock(&self.queues);
+        for (stream, mut older) in taken {
+            match queues.by_stream.iter_mut().find(|(of, _)| *of == stream) {
+                Some((_, queue)) => {
+                    older.append(queue);
+                    *queue = older;
+                }
+                None => queues.by_stream.push((stream, older)),
+            }
         }
-        Ok(())
     }
 
     /// Waits for what is outstanding and defers nothing any more. What cannot be waited for is forgotten: its blocks stay
@@ -140,15 +157,6 @@ fn complete_without_event(inner: &Inner, shard: &Shard, index: BlockIndex, strea
     let device = &inner.device;
     match device.synchronize_stream(stream).or_else(|_| device.synchronize()) {
         Ok(()) => shard.event_done(index),
-        Err(_) => tracing::error!(
-            target: "memtrack::allocator",
-        {
-                mem.device = device.name(),
-                stream = stream.0,
-                error = %error,
-        },
-            "a freed block stays out of use: no event could be recorded on a stream that used it, nor the stream waited for"
-
-        ),
+        Err(_) => events::log_lost_block(inner, stream, error),
     }
 }

@@ -33,7 +33,7 @@ impl<T: Element> Buffer<T> {
 
     fn host_pointer(&self) -> *mut T {
         match &self.storage {
-            Storage::Empty(_) => NonNull::dangling().as_ptr(),
+            Storage::Empty { .. } => NonNull::dangling().as_ptr(),
             Storage::Block(lease) => pointer_to(lease.address()).cast(),
         }
     }

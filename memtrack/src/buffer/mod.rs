@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::allocator::{AllocationError, CachingAllocator, Lease, Shard};
+use crate::allocator::{AllocationError, CachingAllocator, Inner, Lease};
 use crate::device::{Device, Stream};
 
 #[cfg(feature = "cuda")]
@@ -35,8 +35,11 @@ pub struct Buffer<T> {
 
 #[derive(Debug)]
 enum Storage {
-    /// Zero bytes: only where it would be.
-    Empty(Arc<Shard>),
+    /// Zero bytes: only where they would be.
+    Empty {
+        inner: Arc<Inner>,
+        stream: Stream,
+    },
     Block(Lease),
 }
 
@@ -62,7 +65,10 @@ impl<T: Element> Buffer<T> {
         let bytes = len.checked_mul(size_of::<T>()).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX);
         let inner = allocator.inner();
         let storage = match bytes {
-            0 => Storage::Empty(inner.shard(stream)?),
+            0 => {
+                inner.device.check_stream(stream)?;
+                Storage::Empty { inner: Arc::clone(inner), stream }
+            }
             _ => Storage::Block(inner.allocate(bytes, stream)?),
         };
         Ok(Self { storage, len, elements: PhantomData })
@@ -147,8 +153,8 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Copies another buffer's elements into this one, in the order of this buffer's stream. When the other buffer is of
-    /// another stream, this one first waits for what that stream has been given, and the other's memory is not reused
-    /// before the copy is done.
+    /// another stream, the copy comes after what that stream has been given, and what it is given later comes after the
+    /// copy.
     ///
     /// # Errors
     ///
@@ -167,17 +173,26 @@ impl<T: Element> Buffer<T> {
                 advice: "copy through the host: `to_vec` there, `copy_from_slice` here",
             });
         }
-        if self.stream() != source.stream() {
-            let event = device.record_event(source.stream())?;
-            let ordered = device.stream_wait_event(self.stream(), &event);
+        let (stream, from) = (self.stream(), source.stream());
+        let order = |later: Stream, earlier: Stream| {
+            let event = device.record_event(earlier)?;
+            let ordered = device.stream_wait_event(later, &event);
             device.release_event(event);
-            ordered?;
-            source_lease.record_stream(self.stream());
+            ordered
+        };
+        if stream != from {
+            order(stream, from)?;
         }
-        let (from, to) = (source_lease.address(), target_lease.address());
         // SAFETY: both ranges are blocks of equal length held by their leases, so they are alive and do not overlap;
         // `&mut self` excludes other users of the target, `&source` writers of the source, and the streams are ordered.
-        unsafe { device.copy(from, to, self.requested_bytes(), self.stream()) }?;
+        unsafe { device.copy(source_lease.address(), target_lease.address(), self.requested_bytes(), stream) }?;
+        if stream != from
+            && let Err(error) = order(from, stream)
+        {
+            // At least the memory is not reused too early.
+            source_lease.record_stream(stream);
+            return Err(error.into());
+        }
         Ok(())
     }
 
@@ -218,10 +233,10 @@ impl<T: Element> Buffer<T> {
 }
 
 impl<T> Buffer<T> {
-    fn shard(&self) -> &Arc<Shard> {
+    fn inner(&self) -> &Arc<Inner> {
         match &self.storage {
-            Storage::Empty(shard) => shard,
-            Storage::Block(lease) => lease.shard(),
+            Storage::Empty { inner, .. } => inner,
+            Storage::Block(lease) => &lease.shard().inner,
         }
     }
 
@@ -244,7 +259,7 @@ impl<T> Buffer<T> {
     /// Bytes of the block behind them: what `allocated_bytes` counts. Takes a lock.
     pub fn allocated_bytes(&self) -> u64 {
         match &self.storage {
-            Storage::Empty(_) => 0,
+            Storage::Empty { .. } => 0,
             Storage::Block(lease) => lease.size_bytes(),
         }
     }
@@ -252,24 +267,27 @@ impl<T> Buffer<T> {
     /// Where the elements are on the device, 0 for an empty buffer.
     pub fn address(&self) -> u64 {
         match &self.storage {
-            Storage::Empty(_) => 0,
+            Storage::Empty { .. } => 0,
             Storage::Block(lease) => lease.address(),
         }
     }
 
     /// The stream that orders the buffer's use.
     pub fn stream(&self) -> Stream {
-        self.shard().stream
+        match &self.storage {
+            Storage::Empty { stream, .. } => *stream,
+            Storage::Block(lease) => lease.shard().stream,
+        }
     }
 
     /// The device the memory is on.
     pub fn device(&self) -> &Arc<dyn Device> {
-        &self.shard().inner.device
+        &self.inner().device
     }
 
     /// The allocator the memory came from, `None` once all its handles are gone.
     pub fn allocator(&self) -> Option<CachingAllocator> {
-        self.shard().inner.handle()
+        self.inner().handle()
     }
 
     /// Says that `stream` uses the buffer too: after the drop its memory is reused only when that stream's work up to then

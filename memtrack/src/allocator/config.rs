@@ -115,6 +115,9 @@ impl FromStr for Config {
                 return fail("", item, problem);
             };
             let (key, value) = (key_part.trim(), value_part.trim());
+            if key.is_empty() {
+                return fail(key, item, "a key is missing before the colon".to_owned());
+            }
             if seen.contains(&key) {
                 return fail(key, key_part, format!("`{key}` given twice"));
             }
@@ -206,7 +209,10 @@ fn whole(value: &str) -> Result<u64, String> {
 
 fn mebibytes(value: &str) -> Result<u64, String> {
     let megabytes = whole(value).map_err(|problem| format!("{problem} (of MiB)"))?;
-    megabytes.checked_mul(MIB).filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| "too large".to_owned())
+    megabytes
+        .checked_mul(MIB)
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
+        .ok_or_else(|| "too large; it is in MiB".to_owned())
 }
 
 fn fraction(value: &str) -> Result<f64, String> {
@@ -227,10 +233,15 @@ fn divisions(value: &str) -> Result<RoundupDivisions, String> {
     };
     let mut table = [0_u64; INTERVAL_COUNT];
     let mut last = None;
+    let mut given = Vec::new();
     for pair in list.split(',').map(str::trim) {
         let Some((boundary, divisions)) = pair.split_once(':') else {
             return Err(format!("`{pair}` is no pair; write megabytes:divisions or >:divisions"));
         };
+        if given.contains(&boundary.trim()) {
+            return Err(format!("boundary {} given twice", boundary.trim()));
+        }
+        given.push(boundary.trim());
         let divisions = whole(divisions.trim())?;
         if divisions != 0 && !divisions.is_power_of_two() {
             return Err(format!("divisions {divisions} must be 0 or a power of two"));
@@ -244,7 +255,10 @@ fn divisions(value: &str) -> Result<RoundupDivisions, String> {
         if !boundary.is_power_of_two() {
             return Err(format!("boundary {boundary} must be a power of two"));
         }
-        let index = (boundary.ilog2() as usize).min(INTERVAL_COUNT - 1);
+        let index = boundary.ilog2() as usize;
+        if index >= INTERVAL_COUNT {
+            return Err(format!("boundary {boundary} is above the last, {}", 1_u32 << (INTERVAL_COUNT - 1)));
+        }
         if last.is_none() {
             table.iter_mut().take(index).for_each(|entry| *entry = divisions);
         }
@@ -292,6 +306,10 @@ mod tests {
         assert!(message("roundup_power2_divisions:3").contains("power of two"));
         assert!(message("roundup_power2_divisions:[256:1").contains("closing bracket"));
         assert!(message("roundup_power2_divisions:[256]").contains("no pair"));
+        assert!(message("roundup_power2_divisions:[256:1,256:2]").contains("boundary 256 given twice"));
+        assert!(message("roundup_power2_divisions:[>:8,>:4]").contains("boundary > given twice"));
+        assert!(message("roundup_power2_divisions:[65536:4]").contains("above the last, 32768"));
+        assert!(message(":").contains("a key is missing before the colon"));
         assert_eq!(position("roundup_power2_divisions:[1:3]"), 26);
         assert_eq!(position("größe:1"), 1);
     }

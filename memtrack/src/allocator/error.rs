@@ -65,7 +65,9 @@ pub enum Refusal {
 }
 
 /// An out of memory with its numbers. All sizes are bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Its `Debug` text is the message too, since that is what a `main` that returns it prints; `{:#?}` lists the numbers.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemory {
     /// The device's name.
@@ -94,6 +96,29 @@ pub struct OutOfMemory {
     pub returned_bytes: u64,
     /// The phase the requesting thread was in.
     pub phase: Option<&'static str>,
+}
+
+impl std::fmt::Debug for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !f.alternate() {
+            return write!(f, "{self}");
+        }
+        f.debug_struct("OutOfMemory")
+            .field("device", &self.device)
+            .field("stream", &self.stream)
+            .field("requested_bytes", &self.requested_bytes)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("refused_by", &self.refused_by)
+            .field("allocated_bytes", &self.allocated_bytes)
+            .field("reserved_bytes", &self.reserved_bytes)
+            .field("largest_free_block_bytes", &self.largest_free_block_bytes)
+            .field("device_free_bytes", &self.device_free_bytes)
+            .field("device_total_bytes", &self.device_total_bytes)
+            .field("limit_bytes", &self.limit_bytes)
+            .field("returned_bytes", &self.returned_bytes)
+            .field("phase", &self.phase)
+            .finish()
+    }
 }
 
 impl std::error::Error for OutOfMemory {}

@@ -17,6 +17,7 @@ mod reclaim;
 mod rounding;
 mod shard;
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError};
@@ -62,6 +63,11 @@ impl Drop for Handle {
         self.inner.shut_down();
     }
 }
+
+// A panic leaves the books whole: nothing under the locks calls foreign code, and scopes that it unwinds through close. So
+// training may be caught and tried again.
+impl UnwindSafe for CachingAllocator {}
+impl RefUnwindSafe for CachingAllocator {}
 
 impl CachingAllocator {
     /// An allocator with PyTorch's default configuration.

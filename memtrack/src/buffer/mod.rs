@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::allocator::{AllocationError, CachingAllocator, Inner, Lease};
@@ -42,6 +43,10 @@ enum Storage {
     },
     Block(Lease),
 }
+
+// As for its allocator: a panic elsewhere leaves a buffer what it was.
+impl<T> UnwindSafe for Buffer<T> {}
+impl<T> RefUnwindSafe for Buffer<T> {}
 
 impl<T: Element> Buffer<T> {
     /// `len` elements of unspecified content, on the default stream.

@@ -49,14 +49,15 @@ pub(crate) fn current_or_warn() -> Option<CachingAllocator> {
     current
 }
 
-/// Whether scopes, phases and epochs measure at all. One relaxed load.
+/// Whether measuring is on, see [`set_enabled`]. One relaxed load.
 #[inline]
 pub fn enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// Turns measuring by scopes, phases and epochs on or off for the whole process; on at the start. Scopes that are open stay
-/// so. Statistics of allocators are not concerned.
+/// Turns `#[track_memory]`, [`scope`](fn@crate::scope), [`phase`](fn@crate::phase), [`step`](fn@crate::step) and
+/// [`epoch`](fn@crate::epoch) on or off for the whole process; on at the start. Scopes that are open stay so. What is opened
+/// on an allocator by name measures all the same, and statistics of allocators are not concerned.
 pub fn set_enabled(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }

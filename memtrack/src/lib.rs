@@ -82,8 +82,8 @@ mod sync;
 pub mod units;
 
 pub use allocator::{
-    AllocationError, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, OutOfMemory,
-    Refusal, RoundupDivisions,
+    AllocationError, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting,
+    OutOfMemory, Refusal, RoundupDivisions,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

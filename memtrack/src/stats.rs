@@ -22,15 +22,16 @@ pub struct Statistic {
 impl Statistic {
     #[inline]
     pub(crate) fn increase(&mut self, amount: i64) {
-        self.current += amount;
+        // A live sum beyond 2^63 exists on simulated devices only; the accumulated ones get there by years of work.
+        self.current = self.current.wrapping_add(amount);
         self.peak = self.peak.max(self.current);
-        self.allocated += amount;
+        self.allocated = self.allocated.saturating_add(amount);
     }
 
     #[inline]
     pub(crate) fn decrease(&mut self, amount: i64) {
-        self.current -= amount;
-        self.freed += amount;
+        self.current = self.current.wrapping_sub(amount);
+        self.freed = self.freed.saturating_add(amount);
     }
 
     fn reset_peak(&mut self) {

@@ -80,6 +80,7 @@ fn an_out_of_memory_is_a_failed_retry_and_an_error_in_the_current_span() {
         ("segment_bytes", 52 * MIB as i64),
         ("allocated_bytes", 60 * MIB as i64),
         ("reserved_bytes", 60 * MIB as i64),
+        ("largest_usable_block_bytes", 0),
         ("largest_free_block_bytes", 0),
         ("device_free_bytes", 33 * MIB as i64),
         ("device_total_bytes", 100 * MIB as i64),
@@ -99,8 +100,8 @@ fn an_out_of_memory_is_a_failed_retry_and_an_error_in_the_current_span() {
         error.to_string(),
         "out of memory on simulated: tried to allocate 50.00 MiB (52428801 bytes), which needs a segment of 52.00 MiB; \
          the device has no room. simulated has a total capacity of 100.00 MiB of which 33.00 MiB is free. Of 60.00 MiB \
-         reserved, 60.00 MiB is allocated and 0 B is cached, the largest free block being 0 B; 22.00 MiB of cached memory \
-         was given back first, in vain (phase forward)"
+         reserved, 60.00 MiB is allocated and 0 B is cached, the largest free block for this request being 0 B; 22.00 MiB of \
+         cached memory was given back first, in vain (phase forward). Free buffers earlier or make the batch smaller"
     );
     assert_eq!(allocator.memory_stats().num_ooms, 1);
 }
@@ -121,6 +122,9 @@ fn a_refusal_by_the_limit_says_so_and_names_a_fitting_block_of_another_stream() 
     assert_eq!(event.fields["mem.phase"], "other", "no phase is open");
     let error = error.unwrap();
     assert_eq!((error.refused_by, error.limit_bytes, error.returned_bytes), (Refusal::Limit, Some(50 * MIB), 0));
+    assert_eq!((error.largest_usable_block_bytes, error.largest_free_block_bytes), (0, 18 * MIB));
+    assert!(error.to_string().contains("for this request being 0 B (of all streams and pools 18.00 MiB)"), "{error}");
+    assert!(error.to_string().contains("belongs to another stream or pool"), "{error}");
     assert!(error.to_string().contains("the memory fraction allows no more"), "{error}");
     assert!(error.to_string().contains("50.00 MiB allowed"), "{error}");
 }
@@ -173,4 +177,21 @@ fn a_block_that_was_waited_for_serves_the_request() {
     let stats = allocator.memory_stats();
     assert_eq!((stats.num_alloc_retries, stats.num_ooms, stats.num_device_alloc), (1, 0, 1));
     device.synchronize().unwrap();
+}
+
+/// What oversize segments and the garbage collector gave back on the way counts as given back too.
+#[test]
+fn everything_given_back_on_the_way_to_an_out_of_memory_is_counted() {
+    for config in ["max_split_size_mb:20", "garbage_collection_threshold:0.1,per_process_memory_fraction:0.9"] {
+        let device = Arc::new(Simulated::with_capacity(100 * MIB));
+        let allocator = CachingAllocator::with_config(device, config.parse().unwrap()).unwrap();
+        let blocks = [30, 30, 30].map(|size| allocator.allocate_raw(size * MIB, Stream::DEFAULT).unwrap());
+        for block in blocks {
+            allocator.free_raw(block).unwrap();
+        }
+        let mut error = None;
+        let said = listen(|| {}, || error = Some(out_of_memory(allocator.allocate_raw(200 * MIB, Stream::DEFAULT))));
+        assert_eq!(error.unwrap().returned_bytes, 90 * MIB, "{config}");
+        assert_eq!(said[0].number("returned_bytes"), 90 * MIB as i64, "{config}");
+    }
 }

@@ -111,7 +111,7 @@ fn failing_releases_of_the_collector_and_of_the_split_limit_lose_nothing() {
     for (text, fraction) in [("garbage_collection_threshold:0.2", 0.5), ("max_split_size_mb:20", 0.5)] {
         let device = Arc::new(Simulated::with_capacity(100 * MIB));
         let config: Config = text.parse().unwrap();
-        let allocator = CachingAllocator::with_config(device.clone(), config);
+        let allocator = CachingAllocator::with_config(device.clone(), config).unwrap();
         allocator.set_memory_fraction(fraction).unwrap();
         let cached = allocator.allocate_raw(30 * MIB, Stream::DEFAULT).unwrap();
         allocator.free_raw(cached).unwrap();
@@ -241,7 +241,7 @@ fn no_setting_makes_a_segment_smaller_than_its_block() {
         let device = Arc::new(Simulated::with_capacity(100 * MIB));
         let mut config = Config::default();
         config.large_segment_size_bytes = large_segment_size_bytes;
-        let allocator = CachingAllocator::with_config(device.clone(), config);
+        let allocator = CachingAllocator::with_config(device.clone(), config).unwrap();
         let mut addresses: Vec<u64> =
             (0..4).map(|_| allocator.allocate_raw(5 * MIB, Stream::DEFAULT).unwrap()).collect();
         addresses.sort_unstable();

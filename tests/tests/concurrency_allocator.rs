@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
-use memtrack::device::{Device, Host, Simulated, Stream};
+use memtrack::device::{Device, Fault, Host, Operation, Simulated, Stream};
 use memtrack::{AllocationError, Buffer, CachingAllocator, Config};
 
 const MIB: u64 = 1 << 20;
@@ -146,7 +147,7 @@ fn garbage_collection_while_other_threads_allocate_and_free() {
     within_a_minute(|| {
         let device = Arc::new(Simulated::with_capacity(1024 * MIB));
         let config: Config = "garbage_collection_threshold:0.05".parse().unwrap();
-        let allocator = CachingAllocator::with_config(device.clone(), config);
+        let allocator = CachingAllocator::with_config(device.clone(), config).unwrap();
         allocator.set_memory_fraction(0.9).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -260,6 +261,47 @@ fn handles_and_buffers_are_dropped_by_different_threads_at_once() {
             drop(allocator);
             workers.into_iter().for_each(|worker| worker.join().unwrap());
             assert_eq!(device.used_bytes(), 0, "round {round}");
+        }
+    });
+}
+
+/// A block that another thread has just given back is announced before it can be waited for: whoever runs out of memory in
+/// between waits for it too.
+#[test]
+fn a_free_that_another_thread_is_recording_is_waited_for() {
+    within_a_minute(|| {
+        let device = Arc::new(Simulated::with_capacity(100 << 20));
+        let allocator = CachingAllocator::new(device.clone());
+        let buffer = Buffer::<u8>::uninit(&allocator, 60 << 20).unwrap();
+        buffer.record_stream(Stream(7)).unwrap();
+        // A driver call can take its time.
+        device.inject(Fault::Delay { operation: Operation::RecordEvent, duration: Duration::from_millis(200) });
+        let freeing = thread::spawn(move || drop(buffer));
+        while allocator.memory_allocated() > 0 {
+            thread::yield_now();
+        }
+        assert!(Buffer::<u8>::uninit(&allocator, 60 << 20).is_ok());
+        freeing.join().unwrap();
+    });
+}
+
+/// The same between a poll that found an event done and the completion of its free.
+#[test]
+fn a_free_that_another_thread_is_completing_is_waited_for() {
+    within_a_minute(|| {
+        let device = Arc::new(Simulated::with_capacity(100 << 20));
+        let allocator = CachingAllocator::new(device.clone());
+        for _ in 0..200 {
+            let buffer = Buffer::<u8>::uninit(&allocator, 60 << 20).unwrap();
+            buffer.record_stream(Stream(7)).unwrap();
+            device.set_busy(Stream(7));
+            drop(buffer);
+            device.set_idle(Stream(7));
+            // Both poll; the one that finds nothing to poll needs the memory that the other is about to complete.
+            thread::scope(|scope| {
+                scope.spawn(|| drop(Buffer::<u8>::uninit(&allocator, 100).unwrap()));
+                assert!(Buffer::<u8>::uninit(&allocator, 60 << 20).is_ok());
+            });
         }
     });
 }

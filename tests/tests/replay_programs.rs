@@ -113,7 +113,7 @@ impl Subject for Memtrack {
     fn new(program: &Program) -> Self {
         let device = Arc::new(Simulated::with_capacity(program.total_bytes()));
         device.script_addresses(program.segment_addresses());
-        let allocator = CachingAllocator::with_config(device.clone(), program.config());
+        let allocator = CachingAllocator::with_config(device.clone(), program.config()).unwrap();
         Self { device, allocator }
     }
 

@@ -233,3 +233,17 @@ fn recursion_ten_thousand_deep_needs_no_more_stack_than_its_guards() {
     let record = outer.close(Outcome::Ok);
     assert_eq!((record.peak_bytes, record.own_allocation_count, record.foreign_bytes), (KIB, 0, 2 * KIB));
 }
+
+/// A forgotten attachment would hide the scopes around it for as long as the thread lives.
+#[test]
+fn a_forgotten_attachment_ends_with_its_scope() {
+    let allocator = CachingAllocator::new(Arc::new(Simulated::new()));
+    let outer = Scope::open(&allocator, "outer", None);
+    let inner = OpenScope::open(&allocator, "inner", None);
+    std::mem::forget(inner.attach());
+    inner.close(Outcome::Ok);
+    let kept = Buffer::<u8>::uninit(&allocator, 512).unwrap();
+    let record = outer.close(Outcome::Ok);
+    assert_eq!((record.own_allocation_count, record.foreign_bytes), (1, 0));
+    drop(kept);
+}

@@ -59,6 +59,17 @@ pub struct ConfigError {
     pub problem: String,
 }
 
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("allocator configuration, `{key}`: {problem}")]
+#[non_exhaustive]
+pub struct InvalidSetting {
+    /// The setting, by its key in the text form.
+    pub key: &'static str,
+    /// What is wrong and what is accepted.
+    pub problem: String,
+}
+
 /// Why the environment gave no configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -72,6 +83,35 @@ pub enum EnvironmentError {
 }
 
 impl Config {
+    /// Whether the settings make sense, each and together.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] names the first that does not.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let refuse = |key, problem: String| Err(InvalidSetting { key, problem });
+        let least_bytes = self.large_segment_size_bytes;
+        if least_bytes <= 10 * MIB {
+            return refuse("large_segment_size_mb", "must be more than 10".to_owned());
+        }
+        let at_least = [
+            ("max_split_size_mb", self.max_split_size_bytes.unwrap_or(u64::MAX)),
+            ("max_non_split_rounding_mb", self.max_non_split_rounding_bytes),
+        ];
+        for (key, bytes) in at_least {
+            if bytes < least_bytes {
+                return refuse(key, format!("must be at least the large segment size, {}", least_bytes / MIB));
+            }
+        }
+        if self.garbage_collection_threshold.is_some_and(|threshold| !(threshold > 0.0 && threshold < 1.0)) {
+            return refuse("garbage_collection_threshold", "must be above 0 and below 1".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.per_process_memory_fraction) {
+            return refuse("per_process_memory_fraction", "must be from 0 to 1".to_owned());
+        }
+        Ok(())
+    }
+
     /// Reads `MEMTRACK_ALLOC_CONF`; the default when it is not set or empty.
     ///
     /// # Errors
@@ -92,7 +132,7 @@ impl FromStr for Config {
     /// Reads `key:value,key:value`; white space around keys and values is allowed.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: Vec<(&str, &str)> = Vec::new();
         let mut rounding_given = false;
         if text.trim().is_empty() {
             return Ok(config);
@@ -118,10 +158,10 @@ impl FromStr for Config {
             if key.is_empty() {
                 return fail(key, item, "a key is missing before the colon".to_owned());
             }
-            if seen.contains(&key) {
+            if seen.iter().any(|(given, _)| *given == key) {
                 return fail(key, key_part, format!("`{key}` given twice"));
             }
-            seen.push(key);
+            seen.push((key, value));
             let result = match key {
                 "policy" => policy(value),
                 "max_split_size_mb" => mebibytes(value).map(|bytes| config.max_split_size_bytes = Some(bytes)),
@@ -129,25 +169,16 @@ impl FromStr for Config {
                     rounding_given = true;
                     mebibytes(value).map(|bytes| config.max_non_split_rounding_bytes = bytes)
                 }
-                "large_segment_size_mb" => mebibytes(value).and_then(|bytes| {
-                    config.large_segment_size_bytes = bytes;
-                    if bytes > 10 * MIB { Ok(()) } else { Err("must be more than 10".to_owned()) }
-                }),
+                "large_segment_size_mb" => mebibytes(value).map(|bytes| config.large_segment_size_bytes = bytes),
                 "roundup_power2_divisions" => {
                     divisions(value).map(|divisions| config.roundup_power2_divisions = divisions)
                 }
-                "garbage_collection_threshold" => fraction(value).and_then(|threshold| {
-                    config.garbage_collection_threshold = Some(threshold);
-                    if threshold > 0.0 && threshold < 1.0 {
-                        Ok(())
-                    } else {
-                        Err("must be above 0 and below 1".to_owned())
-                    }
-                }),
-                "per_process_memory_fraction" => fraction(value).and_then(|fraction| {
-                    config.per_process_memory_fraction = fraction;
-                    if (0.0..=1.0).contains(&fraction) { Ok(()) } else { Err("must be from 0 to 1".to_owned()) }
-                }),
+                "garbage_collection_threshold" => {
+                    number(value).map(|threshold| config.garbage_collection_threshold = Some(threshold))
+                }
+                "per_process_memory_fraction" => {
+                    number(value).map(|fraction| config.per_process_memory_fraction = fraction)
+                }
                 _ => return fail(key, key_part, format!("unknown key `{key}`; known are {ACCEPTED_KEYS}")),
             };
             if let Err(problem) = result {
@@ -157,18 +188,15 @@ impl FromStr for Config {
         if !rounding_given {
             config.max_non_split_rounding_bytes = config.large_segment_size_bytes;
         }
-        let least_bytes = config.large_segment_size_bytes;
-        let checked = [
-            ("max_split_size_mb", config.max_split_size_bytes.unwrap_or(u64::MAX)),
-            ("max_non_split_rounding_mb", config.max_non_split_rounding_bytes),
-        ];
-        for (key, bytes) in checked {
-            if bytes < least_bytes {
-                let problem = format!("`{key}` must be at least the large segment size, {}", least_bytes / MIB);
-                let position = text.find(key).map_or(1, |at| text[..at].chars().count() + 1);
-                return Err(ConfigError { text: text.to_owned(), position, key: key.to_owned(), problem });
+        config.check().map_err(|InvalidSetting { key, problem }| {
+            let value = seen.iter().find(|(given, _)| *given == key).map_or("", |(_, value)| value);
+            ConfigError {
+                text: text.to_owned(),
+                position: position_of(text, value),
+                key: key.to_owned(),
+                problem: format!("`{key}`: `{value}`: {problem}"),
             }
-        }
+        })?;
         Ok(config)
     }
 }
@@ -215,7 +243,7 @@ fn mebibytes(value: &str) -> Result<u64, String> {
         .ok_or_else(|| "too large; it is in MiB".to_owned())
 }
 
-fn fraction(value: &str) -> Result<f64, String> {
+fn number(value: &str) -> Result<f64, String> {
     let plain = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     value.parse::<f64>().ok().filter(|_| plain).ok_or_else(|| "must be a number such as 0.8".to_owned())
 }
@@ -312,6 +340,24 @@ mod tests {
         assert!(message(":").contains("a key is missing before the colon"));
         assert_eq!(position("roundup_power2_divisions:[1:3]"), 26);
         assert_eq!(position("größe:1"), 1);
+    }
+
+    #[test]
+    fn settings_by_value_are_held_to_the_same_rules() {
+        let refused = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().unwrap_err().key
+        };
+        assert_eq!(Config::default().check(), Ok(()));
+        assert_eq!(refused(|config| config.per_process_memory_fraction = f64::NAN), "per_process_memory_fraction");
+        assert_eq!(refused(|config| config.per_process_memory_fraction = -1.0), "per_process_memory_fraction");
+        assert_eq!(
+            refused(|config| config.garbage_collection_threshold = Some(f64::NAN)),
+            "garbage_collection_threshold"
+        );
+        assert_eq!(refused(|config| config.large_segment_size_bytes = 0), "large_segment_size_mb");
+        assert_eq!(refused(|config| config.max_split_size_bytes = Some(1)), "max_split_size_mb");
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub enum AllocationError {
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemory>),
     /// A size of 2^60 bytes or more: a mistake in the program, not a full device.
-    #[error("tried to allocate {requested_bytes} bytes, more than any device has (the limit is 2^60 bytes)")]
+    #[error(
+        "tried to allocate {requested_bytes} bytes, more than any device has (the limit is 2^60 bytes); check the arithmetic that led to this size"
+    )]
     TooLarge {
         /// As asked for; [`u64::MAX`] when the element count times the element size is larger than that.
         requested_bytes: u64,
@@ -84,7 +86,10 @@ pub struct OutOfMemory {
     pub allocated_bytes: u64,
     /// Taken from the device at that moment.
     pub reserved_bytes: u64,
-    /// The largest free block of any stream; larger than the request means that it lies on another stream.
+    /// The largest free block that a request of this size and stream can be served from: of its stream, and of the small or
+    /// the large pool as its size says.
+    pub largest_usable_block_bytes: u64,
+    /// The largest free block of all, whichever stream and pool it belongs to.
     pub largest_free_block_bytes: u64,
     /// Free on the device, `None` when it did not say.
     pub device_free_bytes: Option<u64>,
@@ -111,6 +116,7 @@ impl std::fmt::Debug for OutOfMemory {
             .field("refused_by", &self.refused_by)
             .field("allocated_bytes", &self.allocated_bytes)
             .field("reserved_bytes", &self.reserved_bytes)
+            .field("largest_usable_block_bytes", &self.largest_usable_block_bytes)
             .field("largest_free_block_bytes", &self.largest_free_block_bytes)
             .field("device_free_bytes", &self.device_free_bytes)
             .field("device_total_bytes", &self.device_total_bytes)
@@ -149,18 +155,40 @@ impl std::fmt::Display for OutOfMemory {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
         write!(
             f,
-            ". Of {} reserved, {} is allocated and {} is cached, the largest free block being {}",
+            ". Of {} reserved, {} is allocated and {} is cached, the largest free block for this request being {}",
             size(self.reserved_bytes),
             size(self.allocated_bytes),
             size(cached_bytes),
-            size(self.largest_free_block_bytes)
+            size(self.largest_usable_block_bytes)
         )?;
+        if self.largest_free_block_bytes > self.largest_usable_block_bytes {
+            write!(f, " (of all streams and pools {})", size(self.largest_free_block_bytes))?;
+        }
         if self.returned_bytes > 0 {
             write!(f, "; {} of cached memory was given back first, in vain", size(self.returned_bytes))?;
         }
         if let Some(phase) = self.phase {
             write!(f, " (phase {phase})")?;
         }
-        Ok(())
+        write!(f, ". {}", self.advice())
+    }
+}
+
+impl OutOfMemory {
+    /// One sentence on what to do, from the numbers.
+    fn advice(&self) -> &'static str {
+        let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
+        if self.requested_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
+            "No freeing can help: the request alone is larger than what may be reserved"
+        } else if self.largest_free_block_bytes >= self.requested_bytes {
+            "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
+             one stream for both"
+        } else if cached_bytes >= self.requested_bytes {
+            "Enough is cached, but in pieces: allocate large and long-lived buffers first, or set max_split_size_mb"
+        } else if self.refused_by == Refusal::Limit {
+            "Raise the memory fraction, free buffers earlier, or make the batch smaller"
+        } else {
+            "Free buffers earlier or make the batch smaller"
+        }
     }
 }

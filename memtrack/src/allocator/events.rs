@@ -41,6 +41,7 @@ pub(super) fn log_out_of_memory(error: &OutOfMemory) {
             segment_bytes = signed(error.segment_bytes),
             allocated_bytes = signed(error.allocated_bytes),
             reserved_bytes = signed(error.reserved_bytes),
+            largest_usable_block_bytes = signed(error.largest_usable_block_bytes),
             largest_free_block_bytes = signed(error.largest_free_block_bytes),
             device_free_bytes = error.device_free_bytes.map(signed),
             device_total_bytes = signed(error.device_total_bytes),

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
@@ -25,13 +26,13 @@ pub(crate) struct Growth {
     /// Taken from the device and not given back.
     pub(crate) reserved_bytes: u64,
     pub(crate) limit_bytes: Option<u64>,
-    pub(crate) fraction: f64,
 }
 
 /// All of an allocator but its public handle.
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) id: u64,
+    /// The device's name, for records that outlive the device.
+    pub(crate) name: Arc<str>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) config: Config,
     pub(crate) rules: SizeRules,
@@ -50,6 +51,16 @@ pub(crate) struct Inner {
     pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
+impl fmt::Debug for Inner {
+    /// What a person wants to know of an allocator, and no lock that a caller in the midst of it could hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachingAllocator")
+            .field("device", &self.device.name())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
 thread_local! {
     /// The shard this thread used last, so that a repeated stream costs no shared lock. Weak: a thread that sleeps must
     /// not keep an allocator's memory.
@@ -61,11 +72,12 @@ impl Inner {
         let rules = SizeRules::new(&config);
         let max_split_size = config.max_split_size_bytes.map_or(-1, |bytes| bytes as i64);
         let inner = Self {
+            name: device.name().into(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
             rules,
             pending: PendingFrees::default(),
-            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, fraction: 1.0 }),
+            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None }),
             ledger: SharedLedger::new(Ledger::new(max_split_size)),
             shards: RwLock::default(),
             counts_searches: AtomicBool::new(false),
@@ -103,7 +115,6 @@ impl Inner {
         let mut growth = lock(&self.growth);
         let limit_bytes = (fraction * self.device.total_bytes() as f64) as u64;
         growth.limit_bytes = (fraction < 1.0).then_some(limit_bytes);
-        growth.fraction = fraction;
         let collects = growth.limit_bytes.is_some() && self.config.garbage_collection_threshold.is_some();
         self.counts_searches.store(collects, Ordering::Relaxed);
     }

@@ -17,10 +17,11 @@ mod reclaim;
 mod rounding;
 mod shard;
 
+use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError};
+pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use rounding::RoundupDivisions;
@@ -31,6 +32,9 @@ use crate::stats::MemoryStats;
 use crate::sync::lock;
 
 /// A caching allocator on one device. Cloning gives another handle to the same allocator.
+///
+/// When the last handle is dropped, cached memory goes back to the device, after waiting for the streams that still use freed
+/// blocks; what buffers hold goes back with the last of them.
 ///
 /// Thread-safe; threads on different streams do not wait for each other on the cached path, save for the statistics. A
 /// cached allocation and its free take two locks each.
@@ -47,15 +51,20 @@ use crate::sync::lock;
 /// assert_eq!(allocator.memory_stats().reserved_bytes.all.current, 2 << 20);
 /// # Ok::<(), memtrack::AllocationError>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CachingAllocator {
     handle: Arc<Handle>,
 }
 
 /// Shared by the public handles; the last one to go gives cached memory back.
-#[derive(Debug)]
 pub(crate) struct Handle {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for CachingAllocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner().fmt(f)
+    }
 }
 
 impl Drop for Handle {
@@ -72,12 +81,17 @@ impl RefUnwindSafe for CachingAllocator {}
 impl CachingAllocator {
     /// An allocator with PyTorch's default configuration.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        Self::with_config(device, Config::default())
+        Inner::new(device, Config::default()).into_allocator()
     }
 
     /// An allocator with a configuration.
-    pub fn with_config(device: Arc<dyn Device>, config: Config) -> Self {
-        Inner::new(device, config).into_allocator()
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] when the configuration does not make sense.
+    pub fn with_config(device: Arc<dyn Device>, config: Config) -> Result<Self, InvalidSetting> {
+        config.check()?;
+        Ok(Inner::new(device, config).into_allocator())
     }
 
     /// An allocator configured by the environment variable `MEMTRACK_ALLOC_CONF`, by default when it is not set.
@@ -86,7 +100,7 @@ impl CachingAllocator {
     ///
     /// [`EnvironmentError`] when the variable's text is malformed.
     pub fn from_env(device: Arc<dyn Device>) -> Result<Self, EnvironmentError> {
-        Ok(Self::with_config(device, Config::from_env()?))
+        Ok(Inner::new(device, Config::from_env()?).into_allocator())
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -110,7 +124,8 @@ impl CachingAllocator {
 
     /// A block of at least `bytes` bytes as a bare address; zero bytes give address 0, which needs no free.
     ///
-    /// [`Buffer`](crate::Buffer) is the safer way and needs no table look-up.
+    /// [`Buffer`](crate::Buffer) is the safer way and needs no table look-up. An address is good until it is freed or the
+    /// last handle of the allocator is dropped, whichever comes first: it does not keep the allocator, as a buffer does.
     ///
     /// # Errors
     ///

@@ -18,10 +18,15 @@ struct PendingFree {
     index: BlockIndex,
 }
 
+/// A wait looks so often again for frees that other threads are just queuing or completing. Each look yields the processor
+/// first, and what they do then takes a call of the driver or two.
+const TRANSIT_LOOKS: usize = 100_000;
+
 /// Outstanding events, a queue for each stream they were recorded on.
 #[derive(Debug, Default)]
 pub(crate) struct PendingFrees {
-    /// A hint that spares an allocation the lock while nothing is outstanding.
+    /// Events that blocks wait for, from the moment the block is given back: those not queued yet and those taken from a
+    /// queue and not completed yet are *in transit*. Zero spares an allocation the lock.
     count: AtomicUsize,
     queues: Mutex<Queues>,
 }
@@ -39,23 +44,31 @@ impl PendingFrees {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Records an event on each stream that used a block, to complete its free when all are done.
+    /// Announces so many events, under the lock of the shard whose block waits for them: from then on nobody who waits for
+    /// pending frees overlooks it.
+    pub(super) fn announce(&self, event_count: usize) {
+        self.count.fetch_add(event_count, Ordering::AcqRel);
+    }
+
+    /// Records an announced event on each stream that used a block, to complete its free when all are done.
     pub(super) fn defer(&self, inner: &Inner, shard: &Arc<Shard>, index: BlockIndex, streams: &[Stream]) {
         for stream in streams {
-            match inner.device.record_event(*stream) {
-                Ok(event) => {
-                    let free = PendingFree { event, shard: Arc::clone(shard), index };
-                    if let Err(free) = self.push(*stream, free) {
+            let failure = match inner.device.record_event(*stream) {
+                Ok(event) => match self.push(*stream, PendingFree { event, shard: Arc::clone(shard), index }) {
+                    Ok(()) => continue,
+                    Err(free) => {
                         let waited = inner.device.wait_event(&free.event);
                         inner.device.release_event(free.event);
-                        match waited {
-                            Ok(()) => shard.event_done(index),
-                            Err(error) => complete_without_event(inner, shard, index, *stream, &error),
-                        }
+                        waited.err()
                     }
-                }
-                Err(error) => complete_without_event(inner, shard, index, *stream, &error),
+                },
+                Err(error) => Some(error),
+            };
+            match failure {
+                None => shard.event_done(index),
+                Some(error) => complete_without_event(inner, shard, index, *stream, &error),
             }
+            self.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -69,7 +82,6 @@ impl PendingFrees {
             Some((_, queue)) => queue.push_back(free),
             None => queues.by_stream.push((stream, VecDeque::from([free]))),
         }
-        self.count.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -98,8 +110,27 @@ impl PendingFrees {
         failure
     }
 
-    /// Waits for every outstanding event and completes its free. After a failure the rest stays outstanding.
+    /// Waits for every outstanding event and completes its free, those that other threads have in transit included. After a
+    /// failure the rest stays outstanding.
     pub(super) fn wait(&self, device: &dyn Device) -> Result<(), DeviceError> {
+        self.wait_for_queued(device)?;
+        for _ in 0..TRANSIT_LOOKS {
+            if !self.any_in_transit() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        // What was in transit to the queues has arrived.
+        self.wait_for_queued(device)
+    }
+
+    fn any_in_transit(&self) -> bool {
+        let queues = lock(&self.queues);
+        let queued: usize = queues.by_stream.iter().map(|(_, queue)| queue.len()).sum();
+        self.count.load(Ordering::Acquire) > queued
+    }
+
+    fn wait_for_queued(&self, device: &dyn Device) -> Result<(), DeviceError> {
         // Taken out of the lock first: the wait can be long, and other threads go on freeing meanwhile.
         let mut taken = std::mem::take(&mut lock(&self.queues).by_stream);
         let outcome = taken.iter_mut().try_for_each(|(_, queue)| {
@@ -137,7 +168,8 @@ impl PendingFrees {
         lock(&self.queues).closed = true;
         if self.wait(device).is_err() {
             let forgotten = std::mem::take(&mut lock(&self.queues).by_stream);
-            self.count.store(0, Ordering::Release);
+            let event_count = forgotten.iter().map(|(_, queue)| queue.len()).sum();
+            self.count.fetch_sub(event_count, Ordering::AcqRel);
             drop(forgotten);
         }
     }
@@ -146,7 +178,7 @@ impl PendingFrees {
         for PendingFree { event, shard, index } in done {
             device.release_event(event);
             shard.event_done(index);
-            self.count.fetch_sub(1, Ordering::Release);
+            self.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

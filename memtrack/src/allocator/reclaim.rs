@@ -65,6 +65,8 @@ impl Inner {
         if let Some(grant) = shard.serve_cached(size_bytes, requested_bytes) {
             return Ok(grant);
         }
+        let started = Instant::now();
+        let reserved_bytes = growth.reserved_bytes;
         self.collect_garbage(&mut growth)?;
         if let Ok(grant) = self.take_segment(&mut growth, request)? {
             return Ok(grant);
@@ -75,8 +77,6 @@ impl Inner {
             return Ok(grant);
         }
 
-        let started = Instant::now();
-        let reserved_bytes = growth.reserved_bytes;
         self.synchronize_pending()?;
         self.release_cached(&mut growth)?;
         let returned_bytes = reserved_bytes - growth.reserved_bytes;
@@ -261,6 +261,10 @@ impl Inner {
         returned_bytes: u64,
     ) -> OutOfMemory {
         let context = context::current(self.id);
+        let largest_usable_block_bytes = {
+            let pools = request.shard.pools();
+            pools.free(request.pool).largest().map_or(0, |free| free.size_bytes)
+        };
         let (allocated_bytes, phase) = {
             let mut ledger = self.ledger();
             ledger.out_of_memory(context);
@@ -274,6 +278,7 @@ impl Inner {
             refused_by,
             allocated_bytes,
             reserved_bytes: growth.reserved_bytes,
+            largest_usable_block_bytes,
             largest_free_block_bytes: self.largest_free_block_bytes(),
             device_free_bytes: self.device.memory().ok().map(|memory| memory.free_bytes),
             device_total_bytes: self.device.total_bytes(),

@@ -1,8 +1,10 @@
 //! One stream's pools behind their lock, and the lease of a block.
 //!
 //! Free blocks are never shared between streams, so each stream is a shard with a lock of its own; streams meet only at
-//! the ledger. Locks are taken in this order: growth, pending events, shard, ledger.
+//! the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks
+//! held by address, pending events, shard, ledger.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::block::{BlockIndex, BlockState};
@@ -17,7 +19,6 @@ use crate::sync::lock;
 ///
 /// A shard keeps its allocator's books alive, and is kept alive by each block it handed out: buffers may outlive the
 /// last handle of their allocator.
-#[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) inner: Arc<Inner>,
     pub(crate) stream: Stream,
@@ -91,6 +92,7 @@ impl Shard {
         block.state = BlockState::PendingFree;
         block.event_count = streams.len() as u32;
         inner.ledger().free_requested(&entry, owner, context);
+        inner.pending.announce(streams.len());
         drop(pools);
         inner.pending.defer(inner, self, index, &streams);
     }
@@ -118,6 +120,13 @@ impl Shard {
         if !streams.contains(&stream) {
             streams.push(stream);
         }
+    }
+}
+
+impl fmt::Debug for Shard {
+    /// Short: a shard and its allocator refer to each other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 

@@ -68,7 +68,7 @@ struct OpenEpoch {
     step_count: u64,
     before: Vec<PhaseTotals>,
     activity: BTreeMap<PhaseId, PhaseActivity>,
-    /// The highest live bytes while no phase was open.
+    /// The highest live bytes while no phase was open, or right after an allocation outside every phase.
     other_peak_bytes: Option<i64>,
 }
 

@@ -13,8 +13,8 @@ mod shared;
 use std::time::Duration;
 
 pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
-use phases::PhaseId;
 pub(crate) use phases::PhaseTotals;
+use phases::{OTHER_PHASE, PhaseId};
 pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
 pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
 
@@ -90,12 +90,17 @@ impl Ledger {
             stats.oversize_allocations.increase(1);
         }
         self.totals.allocation_count += 1;
-        self.totals.moved_bytes += size_bytes;
+        self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
 
         let owner = self.scopes.resolve(owner);
         let phase = self.scopes.phase_of(owner);
         self.phases.totals(phase).allocated(size_bytes);
-        self.scopes.raise(self.stats.allocated_bytes.all.current, phase);
+        let live_bytes = self.stats.allocated_bytes.all.current;
+        self.scopes.raise(live_bytes, phase);
+        if phase == OTHER_PHASE {
+            // Some other thread may be in a phase, so no cut will tell.
+            self.epochs.raise_other(live_bytes);
+        }
         self.scopes.own(owner, size_bytes, requested_bytes);
     }
 
@@ -109,7 +114,7 @@ impl Ledger {
             self.stats.oversize_allocations.decrease(1);
         }
         self.totals.free_count += 1;
-        self.totals.moved_bytes += size_bytes;
+        self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
 
         let context = self.scopes.resolve(context);
         let phase = self.scopes.phase_of(context);
@@ -187,7 +192,7 @@ impl Ledger {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> ScopeKey {
-        let parent = self.scopes.resolve(parent);
+        let parent = self.scopes.open_or_around(self.scopes.resolve(parent));
         let inherited = self.scopes.phase_of(parent);
         let own_phase = phase.map(|name| self.phases.intern(name));
         if let Some(phase) = own_phase {
@@ -209,7 +214,8 @@ impl Ledger {
         if !self.scopes.is_open(key) {
             return None;
         }
-        self.cut(self.scopes.phase_around(key));
+        let phase = self.scopes.phase_around(key);
+        self.cut(phase);
         let closed = self.scopes.close(key, self.live_bytes(), self.stats.reserved_bytes.all.current, &self.totals);
         if let Some(phase) = closed.own_phase {
             self.epochs.phase_closed(phase, &closed, &self.scopes);
@@ -225,7 +231,8 @@ impl Ledger {
 
     /// Ends an epoch. `None` when it has ended already.
     pub(crate) fn close_epoch(&mut self, key: &EpochKey, lasted: Duration) -> Option<ClosedEpoch> {
-        self.cut(self.scopes.phase_around(key.scope));
+        let phase = self.scopes.phase_around(key.scope);
+        self.cut(phase);
         self.epochs.include_open_phases(key, &self.scopes);
         let scope = self.close_scope(key.scope)?;
         self.epochs.close(key, scope, &self.phases, &self.stats, lasted)

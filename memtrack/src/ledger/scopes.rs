@@ -152,9 +152,9 @@ impl Scopes {
     }
 
     /// The phase in force once this scope is closed.
-    pub(super) fn phase_around(&self, key: ScopeKey) -> PhaseId {
-        let slot = self.resolve(Some(key));
-        self.slots.get(slot as usize).map_or(OTHER_PHASE, |slot| self.phase_of(slot.parent))
+    pub(super) fn phase_around(&mut self, key: ScopeKey) -> PhaseId {
+        let around = self.open_around(self.resolve(Some(key)));
+        self.phase_of(around)
     }
 
     pub(super) fn set_step(&mut self, step: Option<u64>) {
@@ -245,7 +245,7 @@ impl Scopes {
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
         slot.open = false;
-        let moved_bytes = totals.moved_bytes - slot.before.moved_bytes;
+        let moved_bytes = totals.moved_bytes.wrapping_sub(slot.before.moved_bytes);
         let closed = ClosedScope {
             phase: slot.phase,
             phase_name: None,
@@ -258,11 +258,11 @@ impl Scopes {
             free_count: totals.free_count - slot.before.free_count,
             retry_count: totals.retry_count - slot.before.retry_count,
             oom_count: totals.oom_count - slot.before.oom_count,
-            reserved_delta_bytes: reserved_bytes - slot.before_reserved_bytes,
+            reserved_delta_bytes: reserved_bytes.wrapping_sub(slot.before_reserved_bytes),
             own_delta_bytes: slot.own_live_bytes,
             own_peak_bytes: slot.own_peak_bytes,
             own_allocation_count: slot.own_allocation_count,
-            foreign_bytes: moved_bytes - slot.moved_bytes,
+            foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
         if let Some(neighbour) = self.slots.get_mut(older as usize) {
@@ -279,6 +279,41 @@ impl Scopes {
         }
         self.vacate_unreferenced(key.slot);
         closed
+    }
+
+    /// The nearest open scope around `at`.
+    ///
+    /// Closed ones in between are passed over for good: a scope that outlives the one it was opened in, as each step does
+    /// where a loop assigns `guard = step(i)`, would else keep an ever longer chain of records to walk.
+    #[inline]
+    fn open_around(&mut self, at: u32) -> u32 {
+        let parent = self.slots.get(at as usize).map_or(NO_SLOT, |slot| slot.parent);
+        match self.slots.get(parent as usize) {
+            Some(slot) if !slot.open => self.pass_over_closed(at, parent),
+            _ => parent,
+        }
+    }
+
+    #[cold]
+    fn pass_over_closed(&mut self, at: u32, closed: u32) -> u32 {
+        let mut parent = closed;
+        while let Some(slot) = self.slots.get(parent as usize).filter(|slot| !slot.open) {
+            parent = slot.parent;
+        }
+        if let Some(slot) = self.slots.get_mut(parent as usize) {
+            slot.reference_count += 1;
+        }
+        self.slots[at as usize].parent = parent;
+        self.slots[closed as usize].reference_count -= 1;
+        self.vacate_unreferenced(closed);
+        parent
+    }
+
+    /// The scope that a new one is opened in: the one named if it is open, else the nearest open one around it.
+    pub(super) fn open_or_around(&mut self, at: u32) -> u32 {
+        // Also shortens the chain above an open scope.
+        let around = self.open_around(at);
+        if self.slots.get(at as usize).is_some_and(|slot| slot.open) { at } else { around }
     }
 
     /// Frees the records of closed scopes that nothing refers to any more, from `at` outwards.
@@ -304,12 +339,12 @@ impl Scopes {
         let mut at = owner;
         while let Some(slot) = self.slots.get_mut(at as usize) {
             if slot.open {
-                slot.own_live_bytes += requested_bytes;
+                slot.own_live_bytes = slot.own_live_bytes.wrapping_add(requested_bytes);
                 slot.own_peak_bytes = slot.own_peak_bytes.max(slot.own_live_bytes);
                 slot.own_allocation_count += 1;
-                slot.moved_bytes += size_bytes;
+                slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
             }
-            at = slot.parent;
+            at = self.open_around(at);
         }
     }
 
@@ -319,9 +354,9 @@ impl Scopes {
         let mut at = owner;
         while let Some(slot) = self.slots.get_mut(at as usize) {
             if slot.open {
-                slot.own_live_bytes -= requested_bytes;
+                slot.own_live_bytes = slot.own_live_bytes.wrapping_sub(requested_bytes);
             }
-            at = slot.parent;
+            at = self.open_around(at);
         }
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count -= 1;
@@ -336,8 +371,8 @@ impl Scopes {
     pub(super) fn moved(&mut self, context: u32, size_bytes: i64) {
         let mut at = context;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved_bytes += size_bytes;
-            at = slot.parent;
+            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
+            at = self.open_around(at);
         }
     }
 

@@ -2,26 +2,31 @@
 
 use super::EpochSummary;
 
+/// For fields: signed, since exporters turn unsigned numbers into text, and at most 2^63 - 1.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 pub(super) fn log(summary: &EpochSummary) {
     let reconciled = summary.driver.reconciliation();
     tracing::info!(
         target: "memtrack::epoch",
         {
-            epoch = summary.number as i64,
+            epoch = signed(summary.number),
             mem.device = summary.device.as_str(),
-            steps = summary.step_count as i64,
-            duration_ms = summary.lasted.as_millis() as i64,
+            steps = signed(summary.step_count),
+            duration_ms = signed(u64::try_from(summary.lasted.as_millis()).unwrap_or(u64::MAX)),
             mem.before = summary.before_bytes,
             mem.after = summary.after_bytes,
             mem.delta = summary.net_bytes(),
             mem.peak = summary.peak_bytes,
             peak_phase = summary.peak_phase,
-            peak_step = summary.peak_step.map(|step| step as i64),
+            peak_step = summary.peak_step.map(signed),
             mem.reserved = summary.reserved_bytes,
             mem.cached = summary.cached_bytes(),
             mem.retries = summary.retry_count,
             mem.ooms = summary.oom_count,
-            driver.used = reconciled.map(|figures| figures.used_bytes as i64),
+            driver.used = reconciled.map(|figures| signed(figures.used_bytes)),
             driver.unexplained = reconciled.map(|figures| figures.unexplained_bytes),
         },
         "epoch summary"
@@ -30,19 +35,19 @@ pub(super) fn log(summary: &EpochSummary) {
         tracing::debug!(
             target: "memtrack::phase",
             {
-                epoch = summary.number as i64,
+                epoch = signed(summary.number),
                 mem.device = summary.device.as_str(),
                 mem.phase = phase.name,
-                entered = phase.entered_count as i64,
+                entered = signed(phase.entered_count),
                 mem.delta = phase.net_bytes,
                 mem.peak = phase.peak_bytes,
                 rise_median = phase.rise_median_bytes,
                 rise_max = phase.rise_max_bytes,
-                mem.allocs = phase.allocation_count as i64,
-                mem.frees = phase.free_count as i64,
-                device_allocs = phase.device_allocation_count as i64,
-                mem.retries = phase.retry_count as i64,
-                mem.ooms = phase.oom_count as i64,
+                mem.allocs = signed(phase.allocation_count),
+                mem.frees = signed(phase.free_count),
+                device_allocs = signed(phase.device_allocation_count),
+                mem.retries = signed(phase.retry_count),
+                mem.ooms = signed(phase.oom_count),
             },
             "phase summary"
         );

@@ -64,8 +64,10 @@ impl OpenScope {
 
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
+        // In case this thread's attachment was forgotten: it would hide the scopes around.
+        context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key);
-        ScopeRecord::new(self.name, &self.inner.device, closed, outcome)
+        ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
 }
 
@@ -121,7 +123,6 @@ impl Scope {
     }
 
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
-        context::leave(self.open.inner.id, self.open.key);
         self.open.end(outcome)
     }
 }
@@ -135,7 +136,7 @@ impl Drop for Scope {
     }
 }
 
-/// Opens a scope on the current allocator; `None` when measuring is off or no allocator is current.
+/// Opens a scope on the current allocator, entered on this thread; `None` when measuring is off or no allocator is current.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -150,6 +151,7 @@ impl Drop for Scope {
 /// assert_eq!(record.peak_delta_bytes(), 1024 + 5120);
 /// # Ok::<(), memtrack::AllocationError>(())
 /// ```
+#[must_use = "a scope that is dropped at once measures nothing"]
 pub fn scope(name: &'static str) -> Option<Scope> {
     if !current::enabled() {
         return None;

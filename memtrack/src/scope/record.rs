@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::device::Device;
 use crate::ledger::ClosedScope;
 
 /// How a scope ended.
@@ -40,16 +39,16 @@ impl fmt::Display for Outcome {
 
 /// The name of a device, such as `cuda:0`; cheap to clone.
 #[derive(Clone)]
-pub struct DeviceName(Arc<dyn Device>);
+pub struct DeviceName(Arc<str>);
 
 impl DeviceName {
-    pub(crate) fn new(device: &Arc<dyn Device>) -> Self {
-        Self(Arc::clone(device))
+    pub(crate) fn new(name: &Arc<str>) -> Self {
+        Self(Arc::clone(name))
     }
 
     /// The name.
     pub fn as_str(&self) -> &str {
-        self.0.name()
+        &self.0
     }
 }
 
@@ -109,12 +108,7 @@ pub struct ScopeRecord {
 
 impl ScopeRecord {
     #[inline]
-    pub(crate) fn new(
-        name: &'static str,
-        device: &Arc<dyn Device>,
-        closed: Option<ClosedScope>,
-        outcome: Outcome,
-    ) -> Self {
+    pub(crate) fn new(name: &'static str, device: &Arc<str>, closed: Option<ClosedScope>, outcome: Outcome) -> Self {
         let closed = closed.unwrap_or_default();
         Self {
             name,
@@ -138,11 +132,11 @@ impl ScopeRecord {
 
     /// Allocated bytes at the end less those at the start.
     pub fn delta_bytes(&self) -> i64 {
-        self.after_bytes - self.before_bytes
+        self.after_bytes.wrapping_sub(self.before_bytes)
     }
 
     /// How far the peak rose above the start.
     pub fn peak_delta_bytes(&self) -> i64 {
-        self.peak_bytes - self.before_bytes
+        self.peak_bytes.wrapping_sub(self.before_bytes)
     }
 }

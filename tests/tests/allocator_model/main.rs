@@ -38,7 +38,7 @@ impl Pair {
         let config: Config = config.parse().unwrap();
         let device = Arc::new(Simulated::with_capacity(TOTAL_BYTES));
         device.script_addresses(addresses());
-        let allocator = CachingAllocator::with_config(device.clone(), config.clone());
+        let allocator = CachingAllocator::with_config(device.clone(), config.clone()).unwrap();
         let mut reference = ReferenceAllocator::new(config, TOTAL_BYTES, addresses());
         allocator.set_memory_fraction(fraction).unwrap();
         reference.set_memory_fraction(fraction);

@@ -276,8 +276,11 @@ impl History {
                 Cause::Nothing | Cause::StepBegan => {}
             }
         }
-        let unmarked = self.seen(epoch).iter().filter(|state| !state.any_phase_open);
-        rows.entry(OTHER).or_default().peak = unmarked.map(|state| state.live).max().unwrap_or(0);
+        let seen = self.seen(epoch);
+        let unmarked = seen.iter().filter(|state| !state.any_phase_open);
+        let allocated =
+            seen[1..].iter().filter(|state| matches!(state.cause, Cause::Allocation(_)) && state.phase == OTHER);
+        rows.entry(OTHER).or_default().peak = unmarked.chain(allocated).map(|state| state.live).max().unwrap_or(0);
         for (phase, mut rises) in self.activations(epoch, &mut rows) {
             rises.sort_unstable();
             let row = rows.entry(phase).or_default();

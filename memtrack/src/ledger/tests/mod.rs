@@ -307,7 +307,60 @@ fn steps_of_two_threads_may_end_in_any_order() {
     assert_eq!((closed.scope.peak_bytes, closed.scope.peak_place.step), (3 * 512, None), "after both steps");
 }
 
-/// Each record refers to the one around it, and blocks to their scope's: letting go of the last block unwinds the chain.
+/// A loop that assigns `guard = step(i)` opens each step inside the one before, which then closes: the chain of closed
+/// records must neither grow nor be walked.
+#[test]
+fn a_scope_that_outlives_the_one_around_it_keeps_no_chain() {
+    let mut ledger = Ledger::new(-1);
+    let mut guard = ledger.open_scope(None, ScopeKind::Step(0), Some("train"));
+    let mut kept = Vec::new();
+    for number in 1..1000 {
+        ledger.allocated(&entry(512), SplitChange::default(), Some(guard));
+        kept.push(guard);
+        let next = ledger.open_scope(Some(guard), ScopeKind::Step(number), None);
+        ledger.close_scope(guard).unwrap();
+        guard = next;
+    }
+    // One record for each block that its step left behind, and the open one.
+    assert_eq!(ledger.scopes.record_count(), 1000);
+    for owner in kept {
+        ledger.free_requested(&entry(512), Some(owner), Some(guard));
+    }
+    assert_eq!(ledger.scopes.record_count(), 1);
+    assert_eq!(ledger.close_scope(guard).unwrap().free_count, 999);
+    assert_eq!(ledger.scopes.record_count(), 0);
+}
+
+#[test]
+fn an_allocation_outside_every_phase_raises_the_peak_of_other_while_another_thread_is_in_a_phase() {
+    let mut ledger = Ledger::new(-1);
+    let epoch = ledger.open_epoch(1, None);
+    let phase = ledger.open_scope(None, ScopeKind::Function, Some("forward"));
+    ledger.allocated(&entry(2048), SplitChange::default(), Some(epoch.scope));
+    ledger.allocated(&entry(512), SplitChange::default(), Some(phase));
+    ledger.free_requested(&entry(2048), Some(epoch.scope), Some(epoch.scope));
+    ledger.free_completed(&entry(2048), SplitChange::default());
+    ledger.close_scope(phase).unwrap();
+    let closed = ledger.close_epoch(&epoch, Duration::ZERO).unwrap();
+    let peak_of = |name| closed.rows.iter().find(|row| row.0 == name).unwrap().2.peak_bytes;
+    assert_eq!((peak_of("forward"), peak_of("other")), (2560, 2048));
+}
+
+#[test]
+fn sums_of_absurd_sizes_neither_panic_nor_turn_negative() {
+    let mut ledger = Ledger::new(-1);
+    let huge = BlockEntry { size_bytes: 1 << 60, requested_bytes: 1 << 60, ..entry(512) };
+    for _ in 0..20 {
+        ledger.allocated(&huge, SplitChange::default(), None);
+        ledger.free_requested(&huge, None, None);
+        ledger.free_completed(&huge, SplitChange::default());
+    }
+    let stats = ledger.stats();
+    assert_eq!((stats.allocated_bytes.all.current, stats.allocated_bytes.all.peak), (0, 1 << 60));
+    assert_eq!((stats.allocated_bytes.all.allocated, stats.allocated_bytes.all.freed), (i64::MAX, i64::MAX));
+}
+
+/// Each record refers to the one around it, and blocks to their scope's: what nothing refers to any more goes, however deep.
 #[test]
 fn records_of_deep_scopes_go_with_their_last_block() {
     let mut ledger = Ledger::new(-1);
@@ -321,7 +374,7 @@ fn records_of_deep_scopes_go_with_their_last_block() {
     for key in keys {
         ledger.close_scope(key).unwrap();
     }
-    assert_eq!(ledger.scopes.record_count(), 10_000);
+    assert_eq!(ledger.scopes.record_count(), 1, "only the block's owner is left");
     ledger.free_requested(&entry(512), owner, None);
     assert_eq!(ledger.scopes.record_count(), 0);
 }

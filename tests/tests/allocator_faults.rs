@@ -234,10 +234,16 @@ fn bad_sizes_addresses_and_fractions_are_refused_and_change_nothing() {
     assert_nothing_is_lost(&device, allocator);
 }
 
-/// Settings by value are not checked as text is; whatever they are, no block may be larger than its segment.
+/// Settings by value are checked as text is: below 10 MiB a block could be larger than its segment.
 #[test]
 fn no_setting_makes_a_segment_smaller_than_its_block() {
-    for large_segment_size_bytes in [0, 1, 700, 5 * MIB + 1] {
+    for large_segment_size_bytes in [0, 1, 700, 10 * MIB] {
+        let mut config = Config::default();
+        config.large_segment_size_bytes = large_segment_size_bytes;
+        let refused = CachingAllocator::with_config(Arc::new(Simulated::new()), config).unwrap_err();
+        assert_eq!(refused.key, "large_segment_size_mb");
+    }
+    for large_segment_size_bytes in [10 * MIB + 1, 11 * MIB, 20 * MIB - 700] {
         let device = Arc::new(Simulated::with_capacity(100 * MIB));
         let mut config = Config::default();
         config.large_segment_size_bytes = large_segment_size_bytes;

@@ -9,6 +9,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use memtrack::device::{Device as _, Host};
+use memtrack::units::MIB;
+
 /// The program's arguments, set in the process that a test starts for itself.
 const ARGUMENTS: &str = "MEMTRACK_TEST_TRAIN_ARGUMENTS";
 
@@ -86,6 +89,18 @@ fn a_malformed_log_filter_is_an_error_where_it_is_used() {
 
         let mut command = program(test, SHORT_RUN);
         assert_eq!(end(command.env("RUST_LOG", OsStr::from_bytes(value))).status, Some(0));
+    }
+}
+
+#[test]
+fn a_capacity_and_a_fraction_of_memory_do_not_multiply() {
+    be_the_program_if_told();
+    let test = "a_capacity_and_a_fraction_of_memory_do_not_multiply";
+    let three_mebibytes = 3.0 * MIB as f64 / Host::new().total_bytes() as f64;
+    for (fraction, allowed) in [(0.5, "of 26.00 MiB allowed"), (three_mebibytes, "of 3.00 MiB allowed")] {
+        let mut command = program(test, "--device cpu --hidden 16 --epochs 1 --capacity 26MiB");
+        let ended = end(command.env("MEMTRACK_ALLOC_CONF", format!("per_process_memory_fraction:{fraction:.15}")));
+        assert!(ended.output.contains(allowed), "{}{}", ended.output, ended.error);
     }
 }
 

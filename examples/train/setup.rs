@@ -79,13 +79,23 @@ fn start_allocator(
 ) -> Result<CachingAllocator, TrainError> {
     let allocator = CachingAllocator::from_env(Arc::clone(&device))?;
     if let Some(capacity_bytes) = capacity_bytes {
-        let fraction = allocator.config().per_process_memory_fraction;
-        let limit_bytes = (fraction * total_bytes as f64).trunc().min(capacity_bytes as f64);
-        // Half a byte more, so that rounding does not make the limit one byte less.
-        allocator.set_memory_fraction(((limit_bytes + 0.5) / device.total_bytes() as f64).min(1.0))?;
+        let configured = allocator.config().per_process_memory_fraction;
+        let limit_bytes = smaller_limit(capacity_bytes, configured, total_bytes);
+        allocator.set_memory_fraction(share(limit_bytes, device.total_bytes()))?;
     }
     memtrack::set_default(&allocator);
     Ok(allocator)
+}
+
+/// Of a capacity and a configured fraction of all memory, the one that allows less, in bytes.
+fn smaller_limit(capacity_bytes: u64, fraction: f64, total_bytes: u64) -> u64 {
+    capacity_bytes.min((fraction * total_bytes as f64) as u64)
+}
+
+/// The fraction by which a device of so many bytes has this limit.
+fn share(limit_bytes: u64, device_bytes: u64) -> f64 {
+    // Half a byte more, so that rounding does not make the limit one byte less.
+    ((limit_bytes as f64 + 0.5) / device_bytes as f64).min(1.0)
 }
 
 /// An error's message, shortened for a note. The kinds with long ones say everything with `--device cuda`.
@@ -101,4 +111,33 @@ fn on_one_line(error: &TrainError) -> String {
         other => other.to_string(),
     };
     message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memtrack::device::Simulated;
+    use memtrack::units::{GIB, MIB};
+
+    #[test]
+    fn the_smaller_of_capacity_and_fraction_holds_to_the_byte_whether_the_device_is_that_small_or_not() {
+        let total_bytes = 24 * GIB + 4096;
+        for (capacity_bytes, fraction, expected_bytes) in [
+            (26 * MIB, 1.0, 26 * MIB),
+            (26 * MIB, 0.5, 26 * MIB),
+            (16 * GIB, 0.5, 12 * GIB + 2048),
+            (26 * MIB + 1, 1.0, 26 * MIB + 1),
+            (26 * MIB, 0.0, 0),
+        ] {
+            let limit_bytes = smaller_limit(capacity_bytes, fraction, total_bytes);
+            assert_eq!(limit_bytes, expected_bytes);
+            // A GPU keeps its size; the host is made as large as the capacity.
+            for device_bytes in [total_bytes, capacity_bytes] {
+                let device = Simulated::builder().total_bytes(device_bytes).build();
+                let allocator = CachingAllocator::new(Arc::new(device));
+                allocator.set_memory_fraction(share(limit_bytes, device_bytes)).unwrap();
+                assert_eq!(allocator.limit_bytes().unwrap_or(device_bytes), expected_bytes);
+            }
+        }
+    }
 }

@@ -10,12 +10,16 @@ mod losses;
 mod matrix;
 mod model;
 mod options;
+#[cfg(test)]
+mod process_tests;
 mod progress;
 mod setup;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -28,19 +32,39 @@ use losses::LossFile;
 use model::{Activations, Adam, Batch, Layer, Model};
 use options::{LogFormat, Options};
 use progress::Progress;
+use setup::Opened;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    logging::start(options.log);
-    let trained =
-        setup::open(options.device, options.capacity).and_then(|compute| train(&options, &compute, &mut io::stdout()));
-    match trained {
-        Ok(_) => ExitCode::SUCCESS,
+    ExitCode::from(run(env::args_os()))
+}
+
+/// The whole program, from the arguments to the exit status.
+fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let options = match Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(told) => {
+            // A bad value, or the help that was asked for.
+            let printed = told.print().is_ok();
+            return if told.use_stderr() { 2 } else { u8::from(!printed) };
+        }
+    };
+    match open_and_train(&options, &mut io::stdout()) {
+        Ok(_) => 0,
         Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.exit_status())
+            // Not `eprintln!`, which panics where standard error is closed or full.
+            let _ = writeln!(io::stderr(), "error: {error}");
+            error.exit_status()
         }
     }
+}
+
+fn open_and_train(options: &Options, output: &mut dyn io::Write) -> Result<f64, TrainError> {
+    logging::start(options.log)?;
+    let Opened { compute, without_gpu } = setup::open(options.device, options.capacity)?;
+    if let Some(why) = without_gpu {
+        writeln!(output, "using the CPU: {why}").map_err(TrainError::WriteOutput)?;
+    }
+    train(options, &compute, output)
 }
 
 /// Trains, writes what happens to `output`, and returns the accuracy on the held-out images.
@@ -58,7 +82,8 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
         training.len(),
         held_out.len(),
         compute.allocator().device().model()
-    )?;
+    )
+    .map_err(TrainError::WriteOutput)?;
 
     let mut order: Vec<usize> = (0..training.len()).collect();
     let mut accuracy = 0.0;
@@ -101,14 +126,17 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
             loss_sum / training.len() as f64,
             100.0 * training_accuracy,
             100.0 * accuracy
-        )?;
+        )
+        .map_err(TrainError::WriteOutput)?;
         if let Some(summary) = summary
             && !options.no_table
         {
-            writeln!(output, "{summary}")?;
+            writeln!(output, "{summary}").map_err(TrainError::WriteOutput)?;
         }
+        // Now rather than at the end, so that a full disk ends the run early.
+        losses.flush()?;
     }
-    losses.flush()?;
+    output.flush().map_err(TrainError::WriteOutput)?;
     Ok(accuracy)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::Parser as _;
-use memtrack::device::Host;
+use memtrack::device::{Device as _, DeviceChoice, Host};
 use memtrack::{AllocationError, Buffer, CachingAllocator};
 
 use crate::compute::{AdamStep, Compute, CpuKernels};
@@ -56,7 +56,7 @@ struct Run {
 
 fn run(arguments: &str) -> Run {
     let options = options(arguments);
-    let compute = setup::open(options.device, options.capacity).unwrap();
+    let compute = setup::open(options.device, options.capacity).unwrap().compute;
     let mut output = Vec::new();
     let result = train(&options, &compute, &mut output);
     let retries = compute.allocator().memory_stats().num_alloc_retries;
@@ -207,6 +207,42 @@ fn a_losses_file_that_cannot_be_created_is_a_bad_value() {
     let error = run("--losses /nowhere/at/all.jsonl").result.unwrap_err();
     assert_eq!(error.exit_status(), 2);
     assert!(error.to_string().contains("`--losses /nowhere/at/all.jsonl`"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_written_is_named() {
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let _turn = turn();
+    let losses = run("--hidden 16 --epochs 2 --losses /dev/full");
+    let error = losses.result.unwrap_err();
+    assert!(error.to_string().contains("`--losses /dev/full` cannot be written"), "{error}");
+    assert!(!losses.output.contains("epoch 2"), "told late: {}", losses.output);
+
+    let options = options("--hidden 16 --epochs 1");
+    let compute = setup::open(options.device, options.capacity).unwrap().compute;
+    let error = train(&options, &compute, &mut Full).unwrap_err();
+    assert!(error.to_string().contains("the output cannot be written"), "{error}");
+    assert_eq!(error.exit_status(), 1);
+}
+
+#[test]
+fn a_capacity_that_the_machine_does_not_have_is_refused() {
+    let _turn = turn();
+    let machine_bytes = Host::new().total_bytes();
+    setup::open(DeviceChoice::Cpu, Some(machine_bytes)).unwrap();
+    let error = setup::open(DeviceChoice::Cpu, Some(machine_bytes + 1)).err().unwrap();
+    assert_eq!(error.exit_status(), 2);
+    let message = error.to_string();
+    assert!(message.contains("`--capacity`") && message.contains(&machine_bytes.to_string()), "{message}");
 }
 
 #[test]

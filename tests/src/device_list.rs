@@ -88,20 +88,29 @@ pub struct Report {
 
 /// Runs every check and prints a line for each.
 pub fn run_all(device: &Arc<dyn Device>, controls: &Controls) -> Report {
-    println!("{}: {}, {} bytes", device.name(), device.model(), device.total_bytes());
+    run_all_telling(device, controls, &mut |line| println!("{line}"))
+}
+
+/// Runs every check and hands a line for each to `tell`.
+pub fn run_all_telling(
+    device: &Arc<dyn Device>,
+    controls: &Controls,
+    tell: &mut dyn FnMut(fmt::Arguments<'_>),
+) -> Report {
+    tell(format_args!("{}: {}, {} bytes", device.name(), device.model(), device.total_bytes()));
     let mut report = Report::default();
     for (name, check) in CHECKS.iter().copied().flatten() {
         match check(device, controls) {
             Ok(Outcome::Held) => {
-                println!("  ok    {name}");
+                tell(format_args!("  ok    {name}"));
                 report.held += 1;
             }
             Ok(Outcome::Skipped(reason)) => {
-                println!("  skip  {name}: {reason}");
+                tell(format_args!("  skip  {name}: {reason}"));
                 report.skipped.push(name);
             }
             Err(error) => {
-                println!("  FAIL  {name}: {error}");
+                tell(format_args!("  FAIL  {name}: {error}"));
                 report.failed.push(name);
             }
         }

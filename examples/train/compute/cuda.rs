@@ -2,15 +2,16 @@
 //!
 //! Products are computed in full float32 precision, without TF32, so that losses can be compared with the CPU's.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cudarc::cublas::sys::{cublasMath_t, cublasOperation_t, cublasSetMathMode};
-use cudarc::cublas::{self, CudaBlas, Gemm as _, GemmConfig};
+use cudarc::cublas::{CudaBlas, Gemm as _, GemmConfig};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg as _};
 use cudarc::nvrtc;
 use memtrack::Buffer;
 
-use super::{AdamStep, Kernels};
+use super::{AdamStep, Kernels, libraries};
 use crate::error::TrainError;
 use crate::matrix::{Factor, Matrix};
 
@@ -34,15 +35,21 @@ impl CudaKernels {
     ///
     /// # Errors
     ///
-    /// [`TrainError::MissingLibrary`] when cuBLAS or nvrtc is not there; what either of them or the driver refuses.
+    /// [`TrainError::MissingLibrary`] or [`TrainError::MissingFunction`] when cuBLAS or nvrtc is not there or is not what
+    /// its name says; what either of them or the driver refuses.
     pub(crate) fn load(context: &Arc<CudaContext>) -> Result<Self, TrainError> {
-        // cudarc panics when it cannot load a library, so look before it does.
-        // SAFETY: loading runs the library's initialisers, as cudarc is about to; these are NVIDIA's own.
-        let (blas_present, nvrtc_present) =
-            unsafe { (cublas::sys::is_culib_present(), nvrtc::sys::is_culib_present()) };
-        require("cuBLAS", "cublas", blas_present)?;
-        require("nvrtc", "nvrtc", nvrtc_present)?;
+        // Until the end of this function, when cudarc holds the libraries itself.
+        let _libraries = libraries::find()?;
+        // The second line behind that look-up, for the answers that cudarc unwraps; nothing of the half-made kernels
+        // survives a panic.
+        catch_unwind(AssertUnwindSafe(|| Self::compile(context))).unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let message = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
+            Err(TrainError::BindingsPanicked { message })
+        })
+    }
 
+    fn compile(context: &Arc<CudaContext>) -> Result<Self, TrainError> {
         let stream = context.default_stream();
         let blas = CudaBlas::new(Arc::clone(&stream))?;
         // SAFETY: the handle was just made and lives as long as `blas`.
@@ -63,15 +70,6 @@ impl CudaKernels {
             largest_columns: module.load_function("largest_columns")?,
         })
     }
-}
-
-fn require(library: &'static str, stem: &str, present: bool) -> Result<(), TrainError> {
-    if present {
-        return Ok(());
-    }
-    let mut names = cudarc::get_lib_name_candidates(stem);
-    names.dedup();
-    Err(TrainError::MissingLibrary { library, names })
 }
 
 /// Launches one of the kernels of `kernels.cu` with at least so many threads.

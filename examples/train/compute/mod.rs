@@ -1,4 +1,5 @@
-//! The arithmetic of training: what is computed (`Compute`), and by whom (`Kernels`: `cpu` or `cuda`).
+//! The arithmetic of training: what is computed (`Compute`), and by whom (`Kernels`: `cpu` or `cuda`, which needs
+//! `libraries`).
 //!
 //! [`Compute`] takes the memory for results and checks shapes, so that the kernels below may trust them. Nothing about
 //! networks or training belongs here.
@@ -7,11 +8,13 @@
 mod agreement;
 mod cpu;
 mod cuda;
+mod libraries;
 
 use memtrack::{Buffer, CachingAllocator};
 
 pub(crate) use cpu::CpuKernels;
 pub(crate) use cuda::CudaKernels;
+pub(crate) use libraries::grouped;
 
 use crate::error::TrainError;
 use crate::matrix::{Factor, Matrix};

@@ -9,6 +9,7 @@ mod guard;
 mod hand_over;
 mod outcome;
 mod record;
+mod subscriber;
 mod tracked;
 
 pub use allocator::AsAllocator;

@@ -5,12 +5,15 @@
 
 use crate::errors::Errors;
 use crate::fields::Field;
+use crate::prologue::at;
 use crate::suggest::nearest;
-use proc_macro2::TokenStream;
-use quote::{ToTokens, quote, quote_spanned};
+use crate::text::{Text, bare};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Expr, Ident, LitInt, LitStr, Path, Token, token};
+use syn::spanned::Spanned as _;
+use syn::{Expr, ExprLit, ExprPath, Ident, Lit, LitStr, Path, Token, token};
 
 /// Every option's word, for "did you mean".
 const OPTIONS: &[&str] = &["name", "phase", "device", "fields", "level", "target", "err", "crate"];
@@ -32,26 +35,11 @@ pub(crate) struct Args {
     pub(crate) krate: Option<Path>,
 }
 
-/// A string, or the path of a constant that is one.
-pub(crate) enum Text {
-    Literal(LitStr),
-    Constant(Path),
-}
-
-impl ToTokens for Text {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        match self {
-            Self::Literal(literal) => literal.to_tokens(tokens),
-            Self::Constant(path) => path.to_tokens(tokens),
-        }
-    }
-}
-
 /// A span's level.
 pub(crate) enum Level {
     /// One of tracing's, by its name in capitals, at the user's literal.
     Known(Ident),
-    Constant(Path),
+    Constant(ExprPath),
 }
 
 impl Level {
@@ -59,7 +47,11 @@ impl Level {
     pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
         match self {
             Self::Known(name) => quote_spanned!(name.span()=> #private::Level::#name),
-            Self::Constant(path) => quote!(#path),
+            Self::Constant(path) => {
+                let place = Span::mixed_site().located_at(path.span());
+                let private = at(private, place);
+                quote_spanned!(place=> #private::level(#path))
+            }
         }
     }
 }
@@ -92,7 +84,7 @@ impl Args {
         if input.peek(LitStr) {
             let literal: LitStr = input.parse()?;
             once("name", &literal, seen)?;
-            self.name = Some(Text::Literal(literal));
+            self.name = Some(Text::literal("name", literal)?);
             return Ok(());
         }
         if !input.peek(Ident::peek_any) {
@@ -171,19 +163,7 @@ fn value(word: &Ident, example: &str, input: ParseStream<'_>) -> syn::Result<Exp
 
 fn text(word: &Ident, input: ParseStream<'_>) -> syn::Result<Text> {
     equals(word, &format!("a string, as in `{word} = \"…\"`"), input)?;
-    if input.peek(LitStr) {
-        let literal: LitStr = input.parse()?;
-        if literal.value().is_empty() {
-            return Err(syn::Error::new_spanned(&literal, format!("`{word}` cannot be empty")));
-        }
-        return Ok(Text::Literal(literal));
-    }
-    match input.parse() {
-        Ok(path) => Ok(Text::Constant(path)),
-        Err(error) => {
-            Err(syn::Error::new(error.span(), format!("`{word}` needs a string or the path of a constant that is one")))
-        }
-    }
+    Text::read(word, input)
 }
 
 fn path(word: &Ident, input: ParseStream<'_>) -> syn::Result<Path> {
@@ -199,26 +179,25 @@ fn path(word: &Ident, input: ParseStream<'_>) -> syn::Result<Path> {
 fn level(word: &Ident, input: ParseStream<'_>) -> syn::Result<Level> {
     equals(word, "a level, as in `level = \"debug\"`", input)?;
     let known = |index: usize, span| Level::Known(Ident::new(&LEVELS[index].to_uppercase(), span));
-    if input.peek(LitStr) {
-        let literal: LitStr = input.parse()?;
-        let text = literal.value().to_lowercase();
-        if let Some(index) = LEVELS.iter().position(|level| *level == text) {
-            return Ok(known(index, literal.span()));
+    match bare(input.parse()?) {
+        Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) => {
+            let text = literal.value().to_lowercase();
+            if let Some(index) = LEVELS.iter().position(|level| *level == text) {
+                return Ok(known(index, literal.span()));
+            }
+            let hint = match nearest(&text, &LEVELS) {
+                Some(level) => format!("did you mean `{level}`?"),
+                None => "the levels are `trace`, `debug`, `info`, `warn` and `error`".to_owned(),
+            };
+            Err(syn::Error::new_spanned(&literal, format!("unknown level `{text}`; {hint}")))
         }
-        let hint = match nearest(&text, &LEVELS) {
-            Some(level) => format!("did you mean `{level}`?"),
-            None => "the levels are `trace`, `debug`, `info`, `warn` and `error`".to_owned(),
-        };
-        return Err(syn::Error::new_spanned(&literal, format!("unknown level `{text}`; {hint}")));
-    }
-    if input.peek(LitInt) {
-        let literal: LitInt = input.parse()?;
-        return match literal.base10_parse::<usize>() {
+        Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match literal.base10_parse::<usize>() {
             Ok(number @ 1..=5) => Ok(known(number - 1, literal.span())),
             _ => Err(syn::Error::new_spanned(&literal, "a level's number is 1 (trace) to 5 (error)")),
-        };
+        },
+        Expr::Path(path) => Ok(Level::Constant(path)),
+        other => Err(syn::Error::new_spanned(other, "`level` needs a name, a number or the path of a constant")),
     }
-    input.parse().map(Level::Constant)
 }
 
 /// Reads each field by itself, so that one that is wrong hides no other.
@@ -231,7 +210,7 @@ fn fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Res
     let mut fields = Vec::new();
     while !content.is_empty() {
         match content.parse() {
-            Ok(field) if content.is_empty() || content.peek(Token![,]) => fields.push(field),
+            Ok(field) if content.is_empty() || content.peek(Token![,]) => push_field(field, &mut fields, errors),
             Ok(_) => {
                 errors.push(content.error("expected `,` before the next field"));
                 skip_to_comma(&content)?;
@@ -244,4 +223,13 @@ fn fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Res
         content.parse::<Option<Token![,]>>()?;
     }
     Ok(fields)
+}
+
+/// Adds a field, unless an earlier one has its name.
+fn push_field(field: Field, fields: &mut Vec<Field>, errors: &mut Errors) {
+    if fields.iter().any(|earlier| earlier.key() == field.key()) {
+        errors.push_at(field.name(), format!("field `{}` given twice", field.key()));
+    } else {
+        fields.push(field);
+    }
 }

@@ -3,37 +3,30 @@
 //! Read here and not left to `span!`, so that a slip is reported at the user's token and a name that memtrack writes
 //! itself is refused.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use crate::prologue::at;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
 use syn::{Expr, Ident, LitStr, Token, token};
 
 /// How tracing is told to render a value: `%` for `Display`, `?` for `Debug`.
 enum Sigil {
-    Display(Token![%]),
-    Debug(Token![?]),
+    Display,
+    Debug,
 }
 
 impl Sigil {
     fn parse_optional(input: ParseStream<'_>) -> syn::Result<Option<Self>> {
-        Ok(if input.peek(Token![%]) {
-            Some(Self::Display(input.parse()?))
-        } else if input.peek(Token![?]) {
-            Some(Self::Debug(input.parse()?))
+        Ok(if input.parse::<Option<Token![%]>>()?.is_some() {
+            Some(Self::Display)
+        } else if input.parse::<Option<Token![?]>>()?.is_some() {
+            Some(Self::Debug)
         } else {
             None
         })
-    }
-}
-
-impl ToTokens for Sigil {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        match self {
-            Self::Display(sigil) => sigil.to_tokens(tokens),
-            Self::Debug(sigil) => sigil.to_tokens(tokens),
-        }
     }
 }
 
@@ -91,7 +84,7 @@ pub(crate) struct Field {
 
 enum Value {
     /// `name = value`.
-    Given(Token![=], Option<Sigil>, Expr),
+    Given(Option<Sigil>, Expr),
     /// `%name` or `?name`.
     Shorthand(Sigil),
     /// `name`: declared, for the body to record.
@@ -111,9 +104,15 @@ impl Parse for Field {
             ));
         }
         let value = match sigil {
-            Some(sigil) => Value::Shorthand(sigil),
+            Some(sigil) => {
+                let Name::Dotted(_) = name else {
+                    return Err(syn::Error::new_spanned(&name, "expected a variable or a field of one, as in `%a.b`"));
+                };
+                Value::Shorthand(sigil)
+            }
             None if input.peek(Token![=]) => {
-                Value::Given(input.parse()?, Sigil::parse_optional(input)?, input.parse()?)
+                input.parse::<Token![=]>()?;
+                Value::Given(Sigil::parse_optional(input)?, input.parse()?)
             }
             None => Value::Empty,
         };
@@ -122,13 +121,32 @@ impl Parse for Field {
 }
 
 impl Field {
+    /// Where the field is named.
+    pub(crate) fn name(&self) -> &impl ToTokens {
+        &self.name
+    }
+
+    /// What two fields of the same name have in common: the name, or the constant in braces that holds it.
+    pub(crate) fn key(&self) -> String {
+        self.name.text().unwrap_or_else(|| self.name.to_token_stream().to_string())
+    }
+
     /// The field as `span!` takes it, given the path of the runtime's private module.
     pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
         let Self { name, value } = self;
-        match value {
-            Value::Given(equals, sigil, value) => quote!(#name #equals #sigil #value),
-            Value::Shorthand(sigil) => quote!(#sigil #name),
-            Value::Empty => quote!(#name = #private::Empty),
-        }
+        let (sigil, expression) = match value {
+            Value::Given(sigil, expression) => (sigil.as_ref(), expression.to_token_stream()),
+            Value::Shorthand(sigil) => (Some(sigil), name.to_token_stream()),
+            Value::Empty => return quote_spanned!(Span::mixed_site()=> #name = #private::Empty),
+        };
+        // Not by `span!`'s own words: the calls stand at the user's expression, where an error about its type belongs.
+        let place = Span::mixed_site().located_at(expression.span());
+        let private = at(private, place);
+        let value = match sigil {
+            None => quote_spanned!(place=> #private::value(&(#expression))),
+            Some(Sigil::Display) => quote_spanned!(place=> #private::value(&#private::display(&&(#expression)))),
+            Some(Sigil::Debug) => quote_spanned!(place=> #private::value(&#private::debug(&&(#expression)))),
+        };
+        quote_spanned!(Span::mixed_site()=> #name = #value)
     }
 }

@@ -56,15 +56,25 @@ impl Parse for Function {
                 "`#[track_memory]` needs a function body; put it on the method that implements this one",
             ));
         }
-        let Some((TokenTree::Group(body), _)) = input.cursor().token_tree() else {
+        let Some(body) = input.cursor().token_tree().and_then(|(token, _)| braced(token)) else {
             return Err(input.error("expected the function's body"));
         };
-        if body.delimiter() != Delimiter::Brace {
-            return Err(input.error("expected the function's body"));
-        }
         input.parse::<TokenTree>()?;
         let (inner_attributes, body) = split_inner_attributes(body);
         Ok(Self { attributes, visibility, defaultness, signature, inner_attributes, body })
+    }
+}
+
+/// The block that a token is: itself, or in the invisible groups around what a macro took for a `$body:block`.
+fn braced(token: TokenTree) -> Option<Group> {
+    let TokenTree::Group(group) = token else { return None };
+    match group.delimiter() {
+        Delimiter::Brace => Some(group),
+        Delimiter::None => {
+            let mut inside = group.stream().into_iter();
+            inside.next().filter(|_| inside.next().is_none()).and_then(braced)
+        }
+        _ => None,
     }
 }
 

@@ -16,6 +16,15 @@ pub(crate) fn private_path(args: &Args) -> TokenStream {
     }
 }
 
+/// The same tokens, naming what they named, as if they stood at `place`: for calls that rustc shall report there.
+pub(crate) fn at(tokens: &TokenStream, place: Span) -> TokenStream {
+    let moved = tokens.clone().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(place));
+        token
+    });
+    moved.collect()
+}
+
 /// A variable of the generated code, which no name of the user can meet.
 pub(crate) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
@@ -31,15 +40,20 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         .level
         .as_ref()
         .map_or_else(|| quote_spanned!(Span::mixed_site()=> #private::Level::INFO), |level| level.tokens(&private));
-    let target = args.target.as_ref().map(|target| quote_spanned!(Span::mixed_site()=> target: #target,));
+    let target = args.target.as_ref().map(|target| {
+        let target = target.checked(&private);
+        quote_spanned!(Span::mixed_site()=> target: #target,)
+    });
+    let described = args.name.as_ref().map_or_else(|| name.clone(), |name| name.checked(&private));
     let (bind_phase, phase_field) = match &args.phase {
-        Some(given) => (
-            quote_spanned! {Span::mixed_site()=>
+        Some(given) => {
+            let given = given.in_const(&private);
+            let bind = quote_spanned! {Span::mixed_site()=>
                 let #phase_name: #private::Name = #given;
                 let #phase = #private::phase(#phase_name);
-            },
-            quote!(#phase_name),
-        ),
+            };
+            (bind, quote!(#phase_name))
+        }
         None => (
             quote_spanned!(Span::mixed_site()=> let #phase = #private::no_phase();),
             quote_spanned!(Span::mixed_site()=> #private::Empty),
@@ -49,8 +63,8 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         Some(device) => {
             // At the user's expression, where an error about its type belongs.
             let place = Span::mixed_site().located_at(device.span());
-            let device = quote_spanned!(place=> &(#device));
-            quote_spanned!(Span::mixed_site()=> #private::allocator_of(#device))
+            let private = at(&private, place);
+            quote_spanned!(place=> #private::allocator_of(&(#device)))
         }
         None => quote_spanned!(Span::mixed_site()=> #private::current_allocator()),
     };
@@ -59,7 +73,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
     quote_spanned! {Span::mixed_site()=>
         if #private::enabled() {
             #bind_phase
-            let #span = #private::scope_span!(#target #level, #name, #phase_field, #(#fields),*);
+            let #span = #private::scope_span!(#target #level, #described, #phase_field, #(#fields),*);
             if #private::measures(&#span, #phase) {
                 #open
             }

@@ -3,11 +3,50 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, FnArg, Ident, Pat, PatIdent, ReceiverKind, ReturnType, Signature, Token, Type};
+use syn::{
+    Attribute, FnArg, GenericArgument, Ident, Pat, PatIdent, PathArguments, ReceiverKind, ReturnType, Signature, Token,
+    Type, TypeParamBound,
+};
 
 /// Whether the function's return type is `!`.
 pub(crate) fn never_returns(signature: &Signature) -> bool {
-    matches!(&signature.output, ReturnType::Type(_, output) if matches!(**output, Type::Never(_)))
+    matches!(&signature.output, ReturnType::Type(_, output) if is_never(output))
+}
+
+fn is_never(ty: &Type) -> bool {
+    match ty {
+        Type::Never(_) => true,
+        Type::Paren(inner) => is_never(&inner.elem),
+        // What a macro took for a `$type:ty`.
+        Type::Group(inner) => is_never(&inner.elem),
+        _ => false,
+    }
+}
+
+/// Whether the function's return type is a `Pin<Box<dyn Future>>`.
+pub(crate) fn returns_boxed_future(signature: &Signature) -> bool {
+    let ReturnType::Type(_, output) = &signature.output else { return false };
+    let boxed = argument_of(output, "Pin").and_then(|boxed| argument_of(boxed, "Box"));
+    matches!(boxed, Some(Type::TraitObject(object)) if object.bounds.iter().any(|bound| {
+        matches!(bound, TypeParamBound::Trait(bound)
+            if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
+    }))
+}
+
+/// The first type argument of a type whose path ends in `name`.
+fn argument_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last().filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    arguments.args.iter().find_map(|argument| if let GenericArgument::Type(ty) = argument { Some(ty) } else { None })
+}
+
+/// Whether a parameter is a variable of this name.
+pub(crate) fn is_parameter(signature: &Signature, name: &str) -> bool {
+    signature.inputs.iter().any(|input| {
+        matches!(input, FnArg::Typed(parameter)
+            if matches!(&*parameter.pat, Pat::Ident(pattern) if pattern.ident == name))
+    })
 }
 
 /// The return type as a `let` can state it: each `impl Trait` becomes `_`, none becomes `()`.
@@ -47,11 +86,7 @@ fn is_borrow(ty: &Type) -> bool {
         Type::Reference(_) => true,
         Type::Paren(inner) => is_borrow(&inner.elem),
         Type::Group(inner) => is_borrow(&inner.elem),
-        Type::Path(path) => path.path.segments.last().is_some_and(|segment| {
-            segment.ident == "Pin"
-                && matches!(&segment.arguments, syn::PathArguments::AngleBracketed(arguments)
-                    if matches!(arguments.args.first(), Some(syn::GenericArgument::Type(pinned)) if is_borrow(pinned)))
-        }),
+        Type::Path(_) => argument_of(ty, "Pin").is_some_and(is_borrow),
         _ => false,
     }
 }

@@ -124,7 +124,7 @@ fn fields_in_the_words_of_tracing() {
         tracing::Span::current().record("later", 5_i64);
         assert_eq!((values.len(), width), (2, 9));
     }
-    #[track_memory(fields(rows = values.len() as i64, width, ?width))]
+    #[track_memory(fields(rows = values.len() as i64, later, ?width))]
     async fn g(values: Vec<u8>, (width, _): (i64, u8)) {
         yield_now().await;
         assert_eq!((values.len(), width), (2, 9));

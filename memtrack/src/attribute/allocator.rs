@@ -2,14 +2,16 @@
 
 use crate::CachingAllocator;
 use crate::current::current_or_warn;
+use std::cell::LazyCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What can stand for an allocator in `#[track_memory(device = …)]`.
 #[diagnostic::on_unimplemented(
     message = "`device` needs an allocator, and this is `{Self}`",
     label = "not an allocator",
-    note = "give a `CachingAllocator`, a reference to one, or an `Arc`, `Rc` or `Box` of one"
+    note = "give a `CachingAllocator`, or a `&`, `&mut`, `Box`, `Rc`, `Arc`, `LazyLock` or `LazyCell` of one; what is behind \
+            another pointer is named by `device = *pointer`"
 )]
 pub trait AsAllocator {
     /// The allocator meant.
@@ -24,8 +26,11 @@ impl AsAllocator for CachingAllocator {
 
 /// Everything that leads to an allocator stands for it.
 macro_rules! through_pointers {
-    ($($pointer:ty),*) => {$(
-        impl<T: AsAllocator + ?Sized> AsAllocator for $pointer {
+    ($([$($parameters:tt)*] $pointer:ty;)*) => {$(
+        impl<$($parameters)*> AsAllocator for $pointer
+        where
+            T: AsAllocator,
+        {
             fn as_allocator(&self) -> &CachingAllocator {
                 (**self).as_allocator()
             }
@@ -33,7 +38,15 @@ macro_rules! through_pointers {
     )*};
 }
 
-through_pointers!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+through_pointers! {
+    [T: ?Sized] &T;
+    [T: ?Sized] &mut T;
+    [T: ?Sized] Box<T>;
+    [T: ?Sized] Rc<T>;
+    [T: ?Sized] Arc<T>;
+    [T, F: FnOnce() -> T] LazyLock<T, F>;
+    [T, F: FnOnce() -> T] LazyCell<T, F>;
+}
 
 /// The allocator that the option `device` names.
 pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Option<CachingAllocator> {

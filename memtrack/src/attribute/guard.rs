@@ -2,6 +2,7 @@
 
 use super::outcome::{Fallible, outcome_of};
 use super::record::record;
+use super::subscriber::contained;
 use crate::CachingAllocator;
 use crate::scope::{Outcome, Scope};
 use std::thread::panicking;
@@ -83,7 +84,9 @@ impl Call {
         let Self { span, scope, phase_given, outcome, panicking_at_entry } = self;
         let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
         let scope = scope.map(|scope| scope.close(outcome));
-        record(&span, scope.as_ref(), outcome, phase_given);
+        contained(|| record(&span, scope.as_ref(), outcome, phase_given));
+        // Leaving and closing the span are the subscriber's as well.
+        contained(|| drop(span));
     }
 }
 

@@ -9,7 +9,9 @@ mod guard;
 mod hand_over;
 mod outcome;
 mod record;
+mod subscriber;
 mod tracked;
+mod value;
 
 pub use allocator::AsAllocator;
 
@@ -20,6 +22,7 @@ pub mod private {
     pub use super::hand_over::{Pause, hand_over};
     pub use super::outcome::{Fallible, outcome_of, outcome_ok};
     pub use super::tracked::Tracked;
+    pub use super::value::{debug, display, level, not_empty, value};
     pub use crate::__scope_span as scope_span;
     pub use crate::enabled;
     pub use tracing::field::Empty;

@@ -7,6 +7,7 @@
 
 use super::hand_over::{Request, take_request};
 use super::record::record;
+use super::subscriber::contained;
 use crate::scope::{OpenScope, Outcome};
 use std::convert::Infallible;
 use std::future::Future;
@@ -148,10 +149,16 @@ impl Activation {
     }
 
     /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.
+    ///
+    /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
+    /// panicked.
     #[cold]
     fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
+        if self.recorded {
+            return;
+        }
         let Self { span, scope, phase_given, in_poll, recorded } = self;
-        let _entered = span.enter();
+        let entered = contained(|| span.enter());
         {
             let _attached = scope.as_ref().map(OpenScope::attach);
             body.set(None);
@@ -159,6 +166,7 @@ impl Activation {
         let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
         *recorded = true;
         close(span, scope.take(), outcome, *phase_given);
+        contained(|| drop(entered));
     }
 }
 
@@ -173,7 +181,7 @@ impl Drop for Activation {
 
 fn close(span: &Span, scope: Option<OpenScope>, outcome: Outcome, phase_given: bool) {
     let scope = scope.map(|scope| scope.close(outcome));
-    record(span, scope.as_ref(), outcome, phase_given);
+    contained(|| record(span, scope.as_ref(), outcome, phase_given));
 }
 
 #[cfg(test)]

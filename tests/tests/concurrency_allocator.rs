@@ -275,7 +275,7 @@ fn a_free_that_another_thread_is_recording_is_waited_for() {
         let buffer = Buffer::<u8>::uninit(&allocator, 60 << 20).unwrap();
         buffer.record_stream(Stream(7)).unwrap();
         // A driver call can take its time.
-        device.inject(Fault::Delay { operation: Operation::RecordEvent, duration: Duration::from_millis(200) });
+        device.inject(Fault::Delay { operation: Operation::RecordEvent, duration: Duration::from_millis(500) });
         let freeing = thread::spawn(move || drop(buffer));
         while allocator.memory_allocated() > 0 {
             thread::yield_now();

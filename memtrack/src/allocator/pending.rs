@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::block::BlockIndex;
 use super::events;
@@ -18,9 +19,9 @@ struct PendingFree {
     index: BlockIndex,
 }
 
-/// A wait looks so often again for frees that other threads are just queuing or completing. Each look yields the processor
-/// first, and what they do then takes a call of the driver or two.
-const TRANSIT_LOOKS: usize = 100_000;
+/// How long a wait goes on for frees that other threads are just queuing or completing. What they do takes a call of the
+/// driver or two, which can stand still while a stream's queue of launches is full.
+const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Outstanding events, a queue for each stream they were recorded on.
 #[derive(Debug, Default)]
@@ -114,11 +115,14 @@ impl PendingFrees {
     /// failure the rest stays outstanding.
     pub(super) fn wait(&self, device: &dyn Device) -> Result<(), DeviceError> {
         self.wait_for_queued(device)?;
-        for _ in 0..TRANSIT_LOOKS {
-            if !self.any_in_transit() {
-                break;
+        let started = Instant::now();
+        while self.any_in_transit() && started.elapsed() < TRANSIT_PATIENCE {
+            // Nearly always a matter of microseconds.
+            if started.elapsed() < Duration::from_millis(1) {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(200));
             }
-            std::thread::yield_now();
         }
         // What was in transit to the queues has arrived.
         self.wait_for_queued(device)

@@ -17,6 +17,8 @@ use std::fmt;
 
 pub use auto::{DeviceChoice, DeviceUnavailable, ParseDeviceChoiceError, auto};
 #[cfg(feature = "cuda")]
+pub(crate) use cuda::StreamIdentity;
+#[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;

@@ -23,6 +23,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use self::driver::{Driver, driver_error};
 use self::events::Events;
 use self::memory::Segments;
+pub(crate) use self::streams::StreamIdentity;
 use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
@@ -170,6 +171,11 @@ impl Cuda {
     /// handle is another stream on each thread.
     pub fn register_stream(&self, stream: &Arc<CudaStream>) -> Result<Stream, DeviceError> {
         self.streams.register(&self.name, stream)
+    }
+
+    /// Whether memory can be lent to a stream; as for [`register_stream`](Self::register_stream), but nothing is kept.
+    pub(crate) fn check_lendable(&self, stream: &CudaStream) -> Result<(), DeviceError> {
+        self.streams.check(&self.name, stream).map(drop)
     }
 
     /// cudarc's stream behind a registered one.

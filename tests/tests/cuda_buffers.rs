@@ -159,11 +159,12 @@ fn every_use_of_a_loan_comes_after_its_earlier_uses_on_other_streams() {
 fn a_loan_filled_on_one_stream_is_read_whole_on_another() {
     let (mock, cuda, allocator) = on_mock();
     let (other, handle) = registered_stream(&cuda);
-    let source = Buffer::from_slice(&allocator, &[1_u32, 2, 3]).unwrap();
+    // Not a buffer of the same stream, whose loan would order that stream too.
+    let source = other.clone_htod(&[1_u32, 2, 3]).unwrap();
     let mut target = Buffer::<u32>::zeros(&allocator, 3).unwrap();
     let mut lent = target.cuda_mut().unwrap();
     mock.hold_stream(0, handle);
-    other.memcpy_dtod(&source.cuda().unwrap(), &mut lent).unwrap();
+    other.memcpy_dtod(&source, &mut lent).unwrap();
     let read = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(20));

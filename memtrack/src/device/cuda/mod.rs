@@ -243,7 +243,7 @@ impl Drop for Cuda {
 }
 
 // SAFETY: the driver hands out disjoint allocations, aligned to 512 bytes; the table of live segments lets only `release` and
-// `drop` give them back.
+// `drop` give them back, and `cuMemFree` waits for the work that may still use them. Events and waits are the driver's own.
 unsafe impl Device for Cuda {
     fn kind(&self) -> DeviceKind {
         DeviceKind::Cuda

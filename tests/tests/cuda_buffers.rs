@@ -1,5 +1,6 @@
 //! Buffers lent to cudarc, on the mock driver: copies, slices, other streams, and what it costs the driver.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test whose mock refuses can only stop")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,15 @@
 //! Buffers lent to cudarc, on the mock driver: copies, slices, other streams, and what it costs the driver.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test whose mock refuses can only stop")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cudarc::driver::{DevicePtr as _, DeviceSlice as _, LaunchArgs, PushKernelArg};
-use memtrack::device::{Cuda, Device as _, Host, Stream};
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{
+    CudaStream, DevicePtr as _, DevicePtrMut as _, DeviceSlice as _, DriverError, LaunchArgs, PushKernelArg, SyncOnDrop,
+};
+use memtrack::device::{Cuda, Device as _, DeviceError, Host, Stream};
 use memtrack::{AllocationError, Buffer, CachingAllocator, CudaRef, CudaRefMut};
 use memtrack_tests::mock::{Live, Mock};
 
@@ -13,6 +18,20 @@ fn on_mock() -> (Mock, Arc<Cuda>, CachingAllocator) {
     let cuda = Arc::new(Cuda::new(0).unwrap_or_else(|error| panic!("{error}")));
     let allocator = CachingAllocator::new(cuda.clone());
     (mock, cuda, allocator)
+}
+
+fn registered_stream(cuda: &Cuda) -> (Arc<CudaStream>, Stream) {
+    let stream = cuda.context().new_stream().unwrap();
+    let handle = cuda.register_stream(&stream).unwrap();
+    (stream, handle)
+}
+
+/// Whether all that a stream has been given is done.
+fn is_done(cuda: &Cuda, stream: Stream) -> bool {
+    let event = cuda.record_event(stream).unwrap();
+    let is_done = cuda.query_event(&event).unwrap();
+    cuda.release_event(event);
+    is_done
 }
 
 /// Calls that take or give memory, or make or end events, since the mock was reset.
@@ -68,6 +87,7 @@ fn a_lent_slice_leaves_the_memory_with_the_buffer() {
         stream.memcpy_htod(&[1_u32], &mut front.slice_mut(5..)).unwrap();
         stream.memcpy_htod(&[2_u32, 3], &mut back).unwrap();
     }
+    assert_eq!(mock.calls("cuEventCreate"), 3);
     assert_eq!(stream.clone_dtoh(buffer.cuda_slice().unwrap().as_slice()).unwrap(), [7, 7, 7, 7, 0, 1, 2, 3]);
     assert_eq!(mock.calls("cuMemFreeAsync") + mock.calls("cuMemFree_v2"), 0);
     assert_eq!(mock.live(Live::Events), events);
@@ -114,6 +134,181 @@ fn a_stream_that_asks_for_the_pointer_by_itself_is_ordered_too() {
     mock.let_stream_go(0, handle);
     cuda.wait_event(&home).unwrap();
     cuda.release_event(home);
+}
+
+#[test]
+fn every_use_of_a_loan_comes_after_its_earlier_uses_on_other_streams() {
+    let (mock, cuda, allocator) = on_mock();
+    let home = cuda.default_stream();
+    let [(second, second_handle), (third, third_handle)] = [(); 2].map(|()| registered_stream(&cuda));
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let mut lent = buffer.cuda_mut().unwrap();
+    {
+        let (_pointer, _used_until) = lent.device_ptr_mut(&second);
+        mock.hold_stream(0, second_handle);
+    }
+    drop(lent.device_ptr(&third));
+    assert!(!is_done(&cuda, third_handle), "a third stream comes after the second");
+    drop(lent.device_ptr(home));
+    assert!(!is_done(&cuda, Stream::DEFAULT), "the loan's own stream comes after the second");
+    drop(lent);
+    mock.let_stream_go(0, second_handle);
+    assert!(is_done(&cuda, third_handle) && is_done(&cuda, Stream::DEFAULT));
+}
+
+#[test]
+fn a_loan_filled_on_one_stream_is_read_whole_on_another() {
+    let (mock, cuda, allocator) = on_mock();
+    let (other, handle) = registered_stream(&cuda);
+    // Not a buffer of the same stream, whose loan would order that stream too.
+    let source = other.clone_htod(&[1_u32, 2, 3]).unwrap();
+    let mut target = Buffer::<u32>::zeros(&allocator, 3).unwrap();
+    let mut lent = target.cuda_mut().unwrap();
+    mock.hold_stream(0, handle);
+    other.memcpy_dtod(&source, &mut lent).unwrap();
+    let read = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            mock.let_stream_go(0, handle);
+        });
+        cuda.default_stream().clone_dtoh(&lent).unwrap()
+    });
+    assert_eq!(read, [1, 2, 3]);
+}
+
+#[test]
+fn a_loan_keeps_one_event_for_each_stream_and_none_for_its_own() {
+    let (mock, cuda, allocator) = on_mock();
+    let streams: Vec<_> = (0..6).map(|_| registered_stream(&cuda).0).collect();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let before = mock.live(Live::Events);
+    let lent = buffer.cuda().unwrap();
+    for _ in 0..3 {
+        drop(lent.device_ptr(cuda.default_stream()));
+        assert_eq!(mock.live(Live::Events), before);
+    }
+    for _ in 0..3 {
+        drop(lent.device_ptr(&streams[0]));
+        assert_eq!(mock.live(Live::Events), before + 1);
+    }
+    // Beyond four streams the host waits, so that a loan stays small.
+    let waits = mock.calls("cuStreamSynchronize");
+    for stream in &streams {
+        drop(lent.device_ptr(stream));
+    }
+    assert_eq!((mock.live(Live::Events), mock.calls("cuStreamSynchronize")), (before + 4, waits + 2));
+    drop(lent);
+    assert_eq!(mock.live(Live::Events), before);
+}
+
+#[test]
+fn a_loan_is_refused_to_streams_of_other_contexts_and_to_the_per_thread_stream() {
+    let (mock, cuda, allocator) = on_mock();
+    mock.set_device_count(2);
+    let elsewhere = Cuda::new(1).unwrap();
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    // Default streams have the same handle in every context.
+    let foreign = [elsewhere.default_stream().clone(), elsewhere.context().new_stream().unwrap()];
+    let reasons = [("another context", foreign.to_vec()), ("new_stream", vec![cuda.context().per_thread_stream()])];
+    for (reason, streams) in reasons {
+        for stream in streams {
+            for refused in [buffer.cuda_on(&stream).map(drop), buffer.cuda_mut_on(&stream).map(drop)] {
+                let error = refused.unwrap_err();
+                let is_typed = matches!(error, AllocationError::Device(DeviceError::InvalidStream { .. }));
+                assert!(is_typed && error.to_string().contains(reason), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn another_devices_stream_that_asks_for_the_pointer_is_ordered() {
+    let (mock, cuda, allocator) = on_mock();
+    mock.set_device_count(2);
+    let elsewhere = Cuda::new(1).unwrap();
+    // Without a second stream cudarc would record no events there.
+    let _second = elsewhere.context().new_stream().unwrap();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    mock.hold_stream(0, Stream::DEFAULT);
+    let lent = buffer.cuda().unwrap();
+    {
+        let (_pointer, _used_until) = lent.device_ptr(elsewhere.default_stream());
+        assert!(!is_done(&elsewhere, Stream::DEFAULT), "it comes after what was written before");
+    }
+    mock.hold_stream(1, Stream::DEFAULT);
+    drop(lent);
+    mock.let_stream_go(0, Stream::DEFAULT);
+    assert!(!is_done(&cuda, Stream::DEFAULT), "the buffer's stream comes after it");
+    mock.let_stream_go(1, Stream::DEFAULT);
+    assert!(is_done(&cuda, Stream::DEFAULT));
+}
+
+#[test]
+fn a_per_thread_stream_that_asks_for_the_pointer_is_waited_for() {
+    let (mock, cuda, allocator) = on_mock();
+    let _second = cuda.context().new_stream().unwrap();
+    let per_thread = cuda.context().per_thread_stream();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let lent = buffer.cuda().unwrap();
+    let waits = mock.calls("cuStreamSynchronize");
+    let (_, used_until) = lent.device_ptr(&per_thread);
+    assert!(matches!(used_until, SyncOnDrop::Sync(Some(_))));
+    drop(used_until);
+    assert_eq!(mock.calls("cuStreamSynchronize"), waits + 1);
+}
+
+#[test]
+fn an_error_left_on_the_context_disturbs_no_order_and_is_not_lost() {
+    let (mock, cuda, allocator) = on_mock();
+    let (other, handle) = registered_stream(&cuda);
+    let (third, third_handle) = registered_stream(&cuda);
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let stale = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    mock.hold_stream(0, handle);
+    cuda.context().record_err::<()>(Err(stale));
+    let lent = buffer.cuda_on(&other).unwrap();
+    drop(lent.device_ptr(&third));
+    assert!(!is_done(&cuda, third_handle));
+    drop(lent);
+    assert!(!is_done(&cuda, Stream::DEFAULT));
+    assert_eq!(cuda.context().check_err(), Err(stale));
+    mock.let_stream_go(0, handle);
+}
+
+#[test]
+fn where_the_driver_orders_no_streams_the_host_waits() {
+    let (mock, cuda, allocator) = on_mock();
+    let (other, _) = registered_stream(&cuda);
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let lent = buffer.cuda().unwrap();
+    let waits = mock.calls("cuStreamSynchronize");
+    mock.fail("cuStreamWaitEvent", 0, 719);
+    drop(lent.device_ptr(&other));
+    assert_eq!(mock.calls("cuStreamSynchronize"), waits + 1, "for the loan's stream");
+    mock.fail("cuStreamWaitEvent", 0, 719);
+    drop(lent.device_ptr(cuda.default_stream()));
+    assert_eq!(mock.calls("cuEventSynchronize"), 1, "for the other stream's use");
+    drop(lent);
+    let lent = buffer.cuda_on(&other).unwrap();
+    mock.fail("cuStreamWaitEvent", 0, 719);
+    drop(lent);
+    assert_eq!(mock.calls("cuStreamSynchronize"), waits + 2, "for the borrower");
+    assert_eq!(mock.pending_failures(), 0);
+}
+
+#[test]
+fn a_forgotten_loan_that_was_announced_keeps_the_memory_out_of_use() {
+    let (mock, cuda, allocator) = on_mock();
+    let (other, handle) = registered_stream(&cuda);
+    let mut buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let address = buffer.address();
+    mock.hold_stream(0, handle);
+    buffer.record_stream(handle).unwrap();
+    std::mem::forget(buffer.cuda_mut_on(&other).unwrap());
+    drop(buffer);
+    assert_ne!(Buffer::<u32>::uninit(&allocator, 8).unwrap().address(), address);
+    mock.let_stream_go(0, handle);
+    assert_eq!(Buffer::<u32>::uninit(&allocator, 8).unwrap().address(), address);
 }
 
 #[test]

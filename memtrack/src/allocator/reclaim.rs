@@ -219,9 +219,9 @@ impl Inner {
         pool: PoolKind,
         free: FreeBlock,
     ) -> Result<(), DeviceError> {
-        // SAFETY: the block is in the free set of pools that are locked here, so no lease of it exists and none can be made,
-        // and it is a whole segment. Its last user's work is ordered before this: blocks used by other streams came here
-        // by completed events, and the device waits for the block's own stream before it takes memory back.
+        // SAFETY: the block is a whole segment in the free set of pools that are locked here: no lease of it exists and none
+        // can be made, so nobody uses it from now on. Work that its own stream was given before may still run; the device
+        // promises not to take the memory away under it. (Other streams were done before the block came here.)
         unsafe { self.device.release(free.address, free.size_bytes) }?;
         pools.take_out(pool, &free);
         pools.remove_segment(free.index);

@@ -17,6 +17,8 @@ use std::fmt;
 
 pub use auto::{DeviceChoice, DeviceUnavailable, ParseDeviceChoiceError, auto};
 #[cfg(feature = "cuda")]
+pub(crate) use cuda::StreamIdentity;
+#[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;
@@ -108,13 +110,23 @@ impl fmt::Display for DeviceKind {
 
 /// A point in a stream's work, made by [`Device::record_event`] and given back by [`Device::release_event`].
 ///
-/// It can be neither copied nor made by hand, so an event is released once at most.
+/// It cannot be copied, and only unsafe code can make one by hand, so nobody can release an event of somebody else's, or
+/// one twice:
+///
+/// ```compile_fail,E0133
+/// let forged = memtrack::device::Event::from_raw(0);
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event(u64);
 
 impl Event {
-    /// Names an event of a device implemented outside this crate.
-    pub fn from_raw(raw: u64) -> Self {
+    /// Names an event: for implementations of [`Device`].
+    ///
+    /// # Safety
+    ///
+    /// `raw` names an event that the device at hand made for whoever gets this value, and that was not released; no other
+    /// `Event` names it. A device that keeps nothing behind its events may use any number.
+    pub unsafe fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
@@ -126,17 +138,27 @@ impl Event {
 
 /// What a caching allocator needs of a device.
 ///
-/// All methods may be called from any thread. None is called while a lock is held that a caller's own code could want,
-/// and none may call back into memtrack.
+/// All methods may be called from any thread, several at once. The allocator makes most of its calls with locks of its own
+/// held. So no method may call back into memtrack, and while one takes its time, other threads that allocate, free or ask
+/// for figures may have to wait for it.
 ///
 /// # Safety
 ///
-/// Buffers rely on the device for memory safety. An implementation promises that a segment from [`allocate`] overlaps no
-/// other live one, is a multiple of 512 in address, stays usable until [`release`] is called for it or the device is
-/// dropped, and that [`as_any`] returns `self`.
+/// Buffers rely on the device for memory safety. An implementation promises that
+///
+/// - a segment from [`allocate`] overlaps no other live one, is a multiple of 512 in address, and stays usable until
+///   [`release`] is called for it or the device is dropped;
+/// - [`release`] takes no memory away under work that a stream was given before: it waits for that work, or lets the memory
+///   go later;
+/// - [`query_event`] answers `true`, and [`wait_event`] and the two calls that synchronize answer `Ok`, only when the work
+///   they are about is done; [`stream_wait_event`] answers `Ok` only when the stream's later work will wait;
+/// - [`as_any`] returns `self`.
 ///
 /// [`allocate`]: Self::allocate
 /// [`release`]: Self::release
+/// [`query_event`]: Self::query_event
+/// [`wait_event`]: Self::wait_event
+/// [`stream_wait_event`]: Self::stream_wait_event
 /// [`as_any`]: Self::as_any
 pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     /// Which implementation this is.
@@ -176,15 +198,17 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     /// [`DeviceError::InvalidSize`] for zero; anything else is a failure of the driver.
     fn allocate(&self, bytes: u64) -> Result<u64, DeviceError>;
 
-    /// Gives a segment back, whole.
+    /// Gives a segment back, whole. Work that a stream was given before may still use it and is not disturbed: on cuda
+    /// `cuMemFree` waits for the device's work; on the host nothing is left to wait for.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::InvalidAddress`] when `address` is not a segment of this device with this size.
+    /// [`DeviceError::InvalidAddress`] when `address` is not a segment of this device with this size. After any error the
+    /// segment is as it was.
     ///
     /// # Safety
     ///
-    /// Nobody uses the segment any more: neither a slice nor a copy on the host, nor work given to a stream.
+    /// Nobody uses the segment from now on: no slice of it is left on the host, and no stream is given work on it any more.
     unsafe fn release(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
 
     /// The virtual memory calls, if the device has them.
@@ -349,7 +373,8 @@ pub trait VirtualMemory {
     /// An address outside a reservation or already mapped; a failure of the driver.
     fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError>;
 
-    /// Takes the memory away from behind a range mapped in whole pieces.
+    /// Takes the memory away from behind a range mapped in whole pieces, at once: unlike [`Device::release`] it waits for
+    /// nobody.
     ///
     /// # Errors
     ///
@@ -357,6 +382,7 @@ pub trait VirtualMemory {
     ///
     /// # Safety
     ///
-    /// Nobody uses the range any more: neither a slice nor a copy on the host, nor work given to a stream.
+    /// Nobody uses the range any more: neither a slice nor a copy on the host, nor work given to a stream before. Whoever
+    /// cannot know that of a stream synchronizes it first.
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
 }

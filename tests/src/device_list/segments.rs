@@ -3,6 +3,7 @@
 use crate::unused::ReleaseUnused as _;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use memtrack::device::{Device, DeviceError, Stream};
 
@@ -19,6 +20,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("free bytes follow the segments", free_bytes_follow_the_segments),
     ("other processes' use is not free", other_use_is_not_free),
     ("only a whole live segment is released", only_a_whole_live_segment_is_released),
+    ("a segment is not taken away under work given before", not_taken_away_under_work),
     ("threads allocate at the same time", threads_allocate_at_the_same_time),
 ];
 
@@ -122,6 +124,29 @@ fn only_a_whole_live_segment_is_released(device: &Arc<dyn Device>, _: &Controls)
     device.release_unused(address, 4 * MIB)?;
     ensure_matches!(device.release_unused(address, 4 * MIB), Err(DeviceError::InvalidAddress { .. }));
     // None of this has hurt the device.
+    let address = device.allocate(4 * MIB)?;
+    device.release_unused(address, 4 * MIB)?;
+    Ok(Outcome::Held)
+}
+
+fn not_taken_away_under_work(device: &Arc<dyn Device>, controls: &Controls) -> Checked {
+    let (true, Some(hold), Some(stream)) = (controls.has_bytes, &controls.hold, controls.second_stream) else {
+        return Ok(Outcome::Skipped("no stream can be kept busy with bytes"));
+    };
+    let address = device.allocate(4 * MIB)?;
+    let held = hold(stream)?;
+    // SAFETY: the range is the segment above, which nobody else knows.
+    unsafe { device.fill(address, 1, 4 * MIB, stream) }?;
+    thread::scope(|scope| {
+        let release = scope.spawn(|| device.release_unused(address, 4 * MIB));
+        thread::sleep(Duration::from_millis(20));
+        drop(held);
+        release.join()
+    })
+    .map_err(|_| "the releasing thread panicked")??;
+    // A fill of memory that is gone breaks the device.
+    device.synchronize_stream(stream)?;
+    device.synchronize()?;
     let address = device.allocate(4 * MIB)?;
     device.release_unused(address, 4 * MIB)?;
     Ok(Outcome::Held)

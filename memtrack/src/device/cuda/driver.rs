@@ -131,7 +131,8 @@ impl Driver {
 
     /// # Safety
     ///
-    /// `address` is one that [`allocate`](Self::allocate) gave and that was not freed, and nobody uses it any more.
+    /// `address` is one that [`allocate`](Self::allocate) gave and that was not freed, and nobody uses it from now on; the
+    /// driver waits for the work it was given before.
     pub(super) unsafe fn free(&self, address: u64) -> Result<(), DeviceError> {
         self.bind()?;
         // SAFETY: as promised by the caller.

@@ -59,7 +59,8 @@ impl Events {
             Some(taken) => taken,
             None => self.add(driver.create_event()?),
         };
-        let event = Event::from_raw(u64::from(self.device) << 32 | u64::from(index));
+        // SAFETY: the slot was idle or new, and is lent to this event alone until that is released.
+        let event = unsafe { Event::from_raw(u64::from(self.device) << 32 | u64::from(index)) };
         // SAFETY: a handle of the pool, which destroys none; the stream as promised by the caller.
         match unsafe { driver.record_event(handle, stream) } {
             Ok(()) => Ok(event),
@@ -87,8 +88,7 @@ impl Events {
         (raw >> 32 == u64::from(self.device)).then_some(raw as u32)
     }
 
-    /// The driver's event behind one of ours; an event of another device, or one made by hand, is answered as the driver
-    /// answers a bad handle.
+    /// The driver's event behind one of ours; an event of another device is answered as the driver answers a bad handle.
     pub(super) fn handle(
         &self,
         driver: &Driver,

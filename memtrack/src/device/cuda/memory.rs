@@ -30,7 +30,8 @@ impl Segments {
 
     pub(super) fn release(&self, driver: &Driver, address: u64, bytes: u64) -> Result<(), DeviceError> {
         self.take(driver, address, bytes)?;
-        // SAFETY: the segment was in the table and is so no more, so it is live and no other call can free it.
+        // SAFETY: the segment was in the table and is so no more, so it is live and no other call can free it; nobody uses it
+        // from now on, as the caller of `Device::release` promised.
         let freed = unsafe { driver.free(address) };
         if freed.is_err() {
             // Still ours as far as anybody knows.

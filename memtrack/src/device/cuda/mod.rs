@@ -23,6 +23,7 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use self::driver::{Driver, driver_error};
 use self::events::Events;
 use self::memory::Segments;
+pub(crate) use self::streams::StreamIdentity;
 use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
@@ -172,6 +173,11 @@ impl Cuda {
         self.streams.register(&self.name, stream)
     }
 
+    /// Whether memory can be lent to a stream; as for [`register_stream`](Self::register_stream), but nothing is kept.
+    pub(crate) fn check_lendable(&self, stream: &CudaStream) -> Result<(), DeviceError> {
+        self.streams.check(&self.name, stream).map(drop)
+    }
+
     /// cudarc's stream behind a registered one.
     pub fn cuda_stream(&self, stream: Stream) -> Option<Arc<CudaStream>> {
         self.streams.find(stream)
@@ -237,7 +243,7 @@ impl Drop for Cuda {
 }
 
 // SAFETY: the driver hands out disjoint allocations, aligned to 512 bytes; the table of live segments lets only `release` and
-// `drop` give them back.
+// `drop` give them back, and `cuMemFree` waits for the work that may still use them. Events and waits are the driver's own.
 unsafe impl Device for Cuda {
     fn kind(&self) -> DeviceKind {
         DeviceKind::Cuda

@@ -28,6 +28,26 @@ fn number(stream: &CudaStream) -> u64 {
     stream.cu_stream().addr() as u64
 }
 
+/// What tells two of the driver's streams apart, under whatever names: built-in streams have the same handles in every
+/// context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamIdentity {
+    context: usize,
+    handle: u64,
+}
+
+impl StreamIdentity {
+    /// `None` for the per-thread default stream, which is another on each thread.
+    pub(crate) fn of(stream: &CudaStream) -> Option<Self> {
+        let handle = match number(stream) {
+            LEGACY_DEFAULT => 0,
+            PER_THREAD => return None,
+            handle => handle,
+        };
+        Some(Self { context: stream.context().cu_ctx().addr(), handle })
+    }
+}
+
 impl Streams {
     pub(super) fn new(context: &Arc<CudaContext>) -> Self {
         Self { default: context.default_stream(), others: RwLock::default() }
@@ -37,21 +57,28 @@ impl Streams {
         &self.default
     }
 
-    pub(super) fn register(&self, device: &str, stream: &Arc<CudaStream>) -> Result<Stream, DeviceError> {
+    /// Whether memory of this device can be kept for, or lent to, a stream; the stream's name here.
+    pub(super) fn check(&self, device: &str, stream: &CudaStream) -> Result<Stream, DeviceError> {
         let handle = number(stream);
         let refuse = |reason| DeviceError::InvalidStream { device: device.to_owned(), stream: Stream(handle), reason };
         if stream.context().cu_ctx() != self.default.context().cu_ctx() {
             return Err(refuse("it belongs to another context; make it from this device's context()"));
         }
         match handle {
-            0 | LEGACY_DEFAULT => return Ok(Stream::DEFAULT),
-            PER_THREAD => return Err(refuse(PER_THREAD_REASON)),
-            _ => {}
+            0 | LEGACY_DEFAULT => Ok(Stream::DEFAULT),
+            PER_THREAD => Err(refuse(PER_THREAD_REASON)),
+            _ => Ok(Stream(handle)),
         }
-        // The first holder stays: while it does, the handle can only be the same stream again.
-        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        others.entry(handle).or_insert_with(|| Arc::clone(stream));
-        Ok(Stream(handle))
+    }
+
+    pub(super) fn register(&self, device: &str, stream: &Arc<CudaStream>) -> Result<Stream, DeviceError> {
+        let name = self.check(device, stream)?;
+        if name != Stream::DEFAULT {
+            // The first holder stays: while it does, the handle can only be the same stream again.
+            let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+            others.entry(name.0).or_insert_with(|| Arc::clone(stream));
+        }
+        Ok(name)
     }
 
     pub(super) fn find(&self, stream: Stream) -> Option<Arc<CudaStream>> {

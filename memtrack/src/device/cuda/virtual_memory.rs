@@ -148,8 +148,7 @@ impl Ranges {
         let pieces = tables.pieces(address, bytes).map_err(|reason| invalid(driver, address, reason))?;
         for (address, bytes) in pieces {
             // One call a piece: the driver does not promise to take several at once.
-            // SAFETY: a whole mapped piece. That its users are done is the allocator's part; the device faults otherwise,
-            // this process does not.
+            // SAFETY: a whole mapped piece, which nobody uses any more, as the caller of `VirtualMemory::unmap` promised.
             unsafe { driver.unmap(address, bytes) }?;
             tables.mappings.remove(&address);
         }

@@ -2,18 +2,21 @@
 //!
 //! A loan costs nothing on the buffer's own stream, since the allocator orders reuse by stream. On another stream the two
 //! streams are ordered by events at both ends of the loan, so that the borrower sees what was written before and the
-//! buffer's later use and reuse comes after it.
+//! buffer's later use and reuse comes after it ([`loan`]).
+
+mod loan;
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs,
-    PushKernelArg, SyncOnDrop, sys,
+    CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg,
+    SyncOnDrop, sys,
 };
 
+use self::loan::Loan;
 use super::Buffer;
 use crate::allocator::AllocationError;
 use crate::device::{Cuda, DeviceError};
@@ -40,9 +43,14 @@ impl<T> Buffer<T> {
     /// Lends the elements to be read on another stream of the device: it first waits for the buffer's own stream, which
     /// waits for it when the loan ends.
     ///
+    /// A loan that may not end by a drop, as one given to [`std::mem::forget`], is announced first by
+    /// [`record_stream`](Self::record_stream), so that the memory is not reused before that stream is done.
+    ///
     /// # Errors
     ///
-    /// As for [`cuda`](Self::cuda); a failure of the driver.
+    /// As for [`cuda`](Self::cuda); [`DeviceError::InvalidStream`] for a stream of another context, since cudarc takes the
+    /// memory for one of the stream's context (a stream that asks a loan for its pointer may be of any), and for the
+    /// per-thread default stream; a failure of the driver.
     pub fn cuda_on(&self, stream: &Arc<CudaStream>) -> Result<CudaRef<'_, T>, AllocationError> {
         Ok(CudaRef { loan: self.loan(Some(stream))?, buffer: PhantomData })
     }
@@ -56,8 +64,11 @@ impl<T> Buffer<T> {
         Ok(CudaRefMut { loan: self.loan(Some(stream))?, buffer: PhantomData })
     }
 
-    /// Lends a [`CudaSlice`] to be read, for code that takes nothing else. It makes and destroys two events, many times
-    /// the price of a cached allocation, where [`cuda`](Self::cuda) is free.
+    /// Lends a [`CudaSlice`] to be read, for code that takes nothing else. It makes and destroys three events (the two of
+    /// the slice, and one to see first whether the driver makes any), many times the price of a cached allocation, where
+    /// [`cuda`](Self::cuda) is free.
+    ///
+    /// Other streams are ordered as cudarc orders its slices: by the last read and the last write.
     ///
     /// # Errors
     ///
@@ -95,14 +106,12 @@ impl<T> Buffer<T> {
 
     fn loan(&self, borrower: Option<&Arc<CudaStream>>) -> Result<Loan, AllocationError> {
         let (cuda, home) = self.cuda_device()?;
-        let stream = match borrower.filter(|borrower| !is_same(borrower, &home)) {
-            Some(borrower) => {
-                borrower.join(&home).map_err(|error| cuda.failure("cuStreamWaitEvent", error))?;
-                Arc::clone(borrower)
-            }
-            None => Arc::clone(&home),
-        };
-        Ok(Loan { address: self.address(), len: self.len(), home, stream, used_elsewhere: OnceLock::new() })
+        if let Some(borrower) = borrower {
+            cuda.check_lendable(borrower)?;
+        }
+        let stream = Arc::clone(borrower.unwrap_or(&home));
+        let loan = Loan::new(self.address(), self.len(), home, stream);
+        Ok(loan.map_err(|error| cuda.failure("cuStreamWaitEvent", error))?)
     }
 
     fn lent_slice(&self) -> Result<LentSlice<T>, AllocationError> {
@@ -116,60 +125,17 @@ impl<T> Buffer<T> {
     }
 }
 
-fn is_same(one: &CudaStream, other: &CudaStream) -> bool {
-    // Handles, not the `Arc`s: cudarc makes a new `Arc` each time it is asked for the default stream.
-    one.cu_stream() == other.cu_stream()
-}
-
-/// Device memory in a borrower's hands.
-#[derive(Debug)]
-struct Loan {
-    address: sys::CUdeviceptr,
-    len: usize,
-    /// The buffer's own stream.
-    home: Arc<CudaStream>,
-    /// The stream it is lent to.
-    stream: Arc<CudaStream>,
-    /// The end of its use on a third stream, which cudarc asked for through `device_ptr`.
-    used_elsewhere: OnceLock<CudaEvent>,
-}
-
-impl Loan {
-    fn pointer<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        if is_same(stream, &self.stream) {
-            return (self.address, SyncOnDrop::Record(None));
-        }
-        let context = self.home.context();
-        context.record_err(stream.join(&self.stream));
-        // One such use is ordered by an event, waited for when the loan ends; where cudarc would not record it, or for a
-        // second use, the borrower's stream is waited for at once.
-        if stream.context().is_managing_stream_synchronization()
-            && let Ok(event) = context.new_event(None)
-            && self.used_elsewhere.set(event).is_ok()
-        {
-            return (self.address, SyncOnDrop::Record(self.used_elsewhere.get().map(|event| (event, stream))));
-        }
-        (self.address, SyncOnDrop::sync_stream(stream))
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let context = self.home.context();
-        if !is_same(&self.stream, &self.home) {
-            context.record_err(self.home.join(&self.stream));
-        }
-        if let Some(event) = self.used_elsewhere.get() {
-            context.record_err(self.home.wait(event));
-        }
-    }
-}
-
 /// A buffer's elements, lent to be read: a kernel argument, and what cuBLAS and copies read from.
 ///
 /// As a kernel argument it must be launched on the stream it was lent to, since a launch does not tell its stream: the
-/// buffer's own for [`Buffer::cuda`], the named one for [`Buffer::cuda_on`]. The loan must end by a drop; one that is
-/// forgotten leaves work on another stream unordered.
+/// buffer's own for [`Buffer::cuda`], the named one for [`Buffer::cuda_on`]. Any other stream gets at the memory through
+/// [`DevicePtr::device_ptr`]: it first waits for the stream of the loan and for those that asked before it, and later users
+/// wait for it. The first four such streams are ordered by events, without waiting on the host; further ones, the
+/// per-thread default stream, and any while cudarc records no events are waited for when their use ends.
+///
+/// Loans, and what `device_ptr` gives along with the pointer, must end by a drop. One that is forgotten leaves the work of
+/// another stream unordered: the buffer's memory may be reused while that stream still uses it, unless it was announced by
+/// [`Buffer::record_stream`].
 #[derive(Debug)]
 pub struct CudaRef<'buffer, T> {
     loan: Loan,
@@ -225,14 +191,14 @@ impl<T> DevicePtrMut<T> for CudaRefMut<'_, T> {
 // address inside the loan, which `'b: 'a` keeps alive as long as the arguments.
 unsafe impl<'a, 'b: 'a, T> PushKernelArg<&'b CudaRef<'_, T>> for LaunchArgs<'a> {
     fn arg(&mut self, arg: &'b CudaRef<'_, T>) -> &mut Self {
-        self.arg(&arg.loan.address)
+        self.arg(arg.loan.argument())
     }
 }
 
 // SAFETY: as above.
 unsafe impl<'a, 'b: 'a, T> PushKernelArg<&'b mut CudaRefMut<'_, T>> for LaunchArgs<'a> {
     fn arg(&mut self, arg: &'b mut CudaRefMut<'_, T>) -> &mut Self {
-        self.arg(&arg.loan.address)
+        self.arg(arg.loan.argument())
     }
 }
 

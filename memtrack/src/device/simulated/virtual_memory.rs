@@ -1,0 +1,132 @@
+//! Reservations, physical memory, and what is mapped where.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Simulated;
+use super::faults::Operation;
+use crate::device::{DeviceError, PhysicalMemory, VirtualMemory};
+
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    /// Address to bytes.
+    reservations: BTreeMap<u64, u64>,
+    /// Handle to bytes, until released.
+    physical: HashMap<u64, u64>,
+    /// Mapped pieces: address to (bytes, handle).
+    mappings: BTreeMap<u64, (u64, u64)>,
+    next_handle: u64,
+}
+
+impl Simulated {
+    fn check_granular(&self, bytes: u64) -> Result<(), DeviceError> {
+        let granularity_bytes = VirtualMemory::granularity_bytes(self);
+        if bytes == 0 || !bytes.is_multiple_of(granularity_bytes) {
+            return Err(self.invalid_size(bytes, "not a positive multiple of the granularity"));
+        }
+        Ok(())
+    }
+}
+
+impl VirtualMemory for Simulated {
+    fn granularity_bytes(&self) -> u64 {
+        self.granularity_bytes.unwrap_or(1)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DeviceError> {
+        self.check_granular(bytes)?;
+        self.run_script(Operation::Reserve, bytes)?;
+        let mut state = self.state();
+        let address = self.place(&mut state, bytes, VirtualMemory::granularity_bytes(self))?;
+        state.ranges.reservations.insert(address, bytes);
+        Ok(address)
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        if state.ranges.reservations.get(&address) != Some(&bytes) {
+            return Err(self.invalid_address(address, "not a reservation of that size"));
+        }
+        // The sum fits: the reservation was placed there.
+        if state.ranges.mappings.range(address..address + bytes).next().is_some() {
+            return Err(self.invalid_address(address, "the reservation still has memory mapped in it"));
+        }
+        state.ranges.reservations.remove(&address);
+        state.addresses.remove(address);
+        Ok(())
+    }
+
+    fn create(&self, bytes: u64) -> Result<PhysicalMemory, DeviceError> {
+        self.check_granular(bytes)?;
+        self.run_script(Operation::Create, bytes)?;
+        let mut state = self.state();
+        self.check_room(&state, bytes)?;
+        state.used_bytes += bytes;
+        let Ranges { next_handle, physical, .. } = &mut state.ranges;
+        *next_handle += 1;
+        let handle = *next_handle;
+        physical.insert(handle, bytes);
+        Ok(PhysicalMemory { handle, bytes })
+    }
+
+    fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        if state.ranges.physical.get(&memory.handle) != Some(&memory.bytes) {
+            return Err(self.invalid_address(memory.handle, "not the handle of live physical memory of that size"));
+        }
+        state.ranges.physical.remove(&memory.handle);
+        // Memory that is still mapped somewhere goes with its last mapping, as in the driver.
+        if !state.ranges.mappings.values().any(|(_, handle)| *handle == memory.handle) {
+            state.used_bytes -= memory.bytes;
+        }
+        Ok(())
+    }
+
+    fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        self.run_script(Operation::Map, memory.bytes)?;
+        let mut state = self.state();
+        if state.ranges.physical.get(&memory.handle) != Some(&memory.bytes) {
+            return Err(self.invalid_address(memory.handle, "not the handle of live physical memory of that size"));
+        }
+        let reservation = state.ranges.reservations.range(..=address).next_back();
+        let end = address
+            .checked_add(memory.bytes)
+            .filter(|end| reservation.is_some_and(|(start, bytes)| *end <= start + bytes))
+            .ok_or_else(|| self.invalid_address(address, "the memory does not fit into one reservation there"))?;
+        if !address.is_multiple_of(VirtualMemory::granularity_bytes(self)) {
+            return Err(self.invalid_address(address, "not a multiple of the granularity"));
+        }
+        let clash =
+            state.ranges.mappings.range(..end).next_back().is_some_and(|(start, (bytes, _))| start + bytes > address);
+        if clash {
+            return Err(self.invalid_address(address, "memory is mapped there already"));
+        }
+        state.ranges.mappings.insert(address, (memory.bytes, memory.handle));
+        Ok(())
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.run_script(Operation::Unmap, bytes)?;
+        let mut state = self.state();
+        let end = address
+            .checked_add(bytes)
+            .ok_or_else(|| self.invalid_address(address, "the range reaches past the end of the address space"))?;
+        let pieces: Vec<(u64, u64, u64)> = state
+            .ranges
+            .mappings
+            .range(address..end)
+            .map(|(start, (bytes, handle))| (*start, *bytes, *handle))
+            .collect();
+        let covered = pieces.iter().try_fold(address, |at, (start, bytes, _)| (*start == at).then_some(start + bytes));
+        if bytes == 0 || covered != Some(end) {
+            return Err(self.invalid_address(address, "not a range of whole mapped pieces"));
+        }
+        for (start, bytes, handle) in pieces {
+            state.ranges.mappings.remove(&start);
+            let still_mapped = state.ranges.mappings.values().any(|(_, of)| *of == handle);
+            if !still_mapped && !state.ranges.physical.contains_key(&handle) {
+                state.used_bytes -= bytes;
+            }
+        }
+        Ok(())
+    }
+}

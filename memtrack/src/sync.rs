@@ -4,8 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 /// Locks, poisoned or not.
 ///
-/// Nothing under memtrack's locks calls foreign code, so a panic under one is a failed assertion of our own; tests
-/// report it. A program that goes on should keep its statistics and be able to free its memory.
+/// Of foreign code only devices are called under memtrack's locks, and a device reports failures as errors. A panic under a
+/// lock is thus a failed assertion, which tests report; a program that goes on should keep its statistics and be able to
+/// free its memory.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

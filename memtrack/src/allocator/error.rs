@@ -178,17 +178,59 @@ impl OutOfMemory {
     /// One sentence on what to do, from the numbers.
     fn advice(&self) -> &'static str {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
+        let within_limit_bytes = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved_bytes));
+        let room_bytes = self.device_free_bytes.unwrap_or(0).min(within_limit_bytes);
         if self.requested_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
             "No freeing can help: the request alone is larger than what may be reserved"
         } else if self.largest_free_block_bytes >= self.requested_bytes {
             "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
              one stream for both"
+        } else if room_bytes >= self.requested_bytes {
+            "There is room for the request but not for its segment: lower large_segment_size_mb, or free buffers earlier"
         } else if cached_bytes >= self.requested_bytes {
-            "Enough is cached, but in pieces: allocate large and long-lived buffers first, or set max_split_size_mb"
+            "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
         } else if self.refused_by == Refusal::Limit {
             "Raise the memory fraction, free buffers earlier, or make the batch smaller"
         } else {
             "Free buffers earlier or make the batch smaller"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{GIB, MIB};
+
+    #[test]
+    fn the_advice_follows_from_the_numbers() {
+        let error = OutOfMemory {
+            device: "cuda:0".to_owned(),
+            stream: Stream::DEFAULT,
+            requested_bytes: 100 * MIB,
+            segment_bytes: 100 * MIB,
+            refused_by: Refusal::Device,
+            allocated_bytes: GIB,
+            reserved_bytes: GIB,
+            largest_usable_block_bytes: 0,
+            largest_free_block_bytes: 0,
+            device_free_bytes: Some(10 * MIB),
+            device_total_bytes: 2 * GIB,
+            limit_bytes: None,
+            returned_bytes: 0,
+            phase: None,
+        };
+        let advises = |error: OutOfMemory, advice: &str| {
+            let text = error.to_string();
+            assert!(text.contains(advice), "`{advice}` in `{text}`");
+        };
+        advises(error.clone(), ". Free buffers earlier or make the batch smaller");
+        let limited = OutOfMemory { refused_by: Refusal::Limit, limit_bytes: Some(GIB), ..error.clone() };
+        advises(limited, ". Raise the memory fraction");
+        advises(OutOfMemory { requested_bytes: 3 * GIB, ..error.clone() }, ". No freeing can help");
+        advises(OutOfMemory { allocated_bytes: 500 * MIB, ..error.clone() }, ". Enough is cached, but in pieces");
+        advises(OutOfMemory { device_free_bytes: Some(101 * MIB), ..error.clone() }, ". There is room for the request");
+        advises(OutOfMemory { largest_free_block_bytes: 100 * MIB, ..error.clone() }, ". A free block of that size");
+        assert_eq!(format!("{error:?}"), error.to_string(), "what a `main` that returns it prints");
     }
 }

@@ -73,7 +73,7 @@ impl Drop for Handle {
     }
 }
 
-// A panic leaves the books whole: nothing under the locks calls foreign code, and scopes that it unwinds through close. So
+// A panic leaves the books whole: no code of the program's runs under the locks, and scopes that it unwinds through close. So
 // training may be caught and tried again.
 impl UnwindSafe for CachingAllocator {}
 impl RefUnwindSafe for CachingAllocator {}

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memtrack::device::{Device, Fault, Host, Operation, Simulated, Stream};
 use memtrack::{AllocationError, Buffer, CachingAllocator, Config};
@@ -303,5 +304,37 @@ fn a_free_that_another_thread_is_completing_is_waited_for() {
                 assert!(Buffer::<u8>::uninit(&allocator, 60 << 20).is_ok());
             });
         }
+    });
+}
+
+/// Whoever waits for pending frees waits for those that were there when it began, not for a moment when there is none.
+#[test]
+fn emptying_the_cache_comes_to_an_end_while_others_go_on_freeing() {
+    within_a_minute(|| {
+        let device = Arc::new(Simulated::with_capacity(1 << 30));
+        let allocator = CachingAllocator::new(device.clone());
+        device.inject(Fault::Delay { operation: Operation::RecordEvent, duration: Duration::from_micros(50) });
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..8 {
+                let (allocator, done) = (&allocator, &done);
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let buffer = Buffer::<u8>::uninit_on(allocator, Stream(number), 512).unwrap();
+                        buffer.record_stream(Stream(100 + number)).unwrap();
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(20));
+            let started = Instant::now();
+            for _ in 0..5 {
+                allocator.empty_cache().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(started.elapsed() < Duration::from_secs(8), "one wait alone gave up after 10 s: {started:?}");
+        });
+        allocator.empty_cache().unwrap();
+        let stats = allocator.memory_stats();
+        assert_eq!((stats.active.all.current, stats.reserved_bytes.all.current), (0, 0));
     });
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test whose mock refuses can only stop")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUresult;
@@ -269,7 +271,10 @@ fn an_error_left_on_the_context_disturbs_no_order_and_is_not_lost() {
     let lent = buffer.cuda_on(&other).unwrap();
     drop(lent.device_ptr(&third));
     assert!(!is_done(&cuda, third_handle));
+    mock.let_stream_go(0, handle);
     drop(lent);
+    mock.hold_stream(0, handle);
+    drop(buffer.cuda_on(&other).unwrap());
     assert!(!is_done(&cuda, Stream::DEFAULT));
     assert_eq!(cuda.context().check_err(), Err(stale));
     mock.let_stream_go(0, handle);
@@ -396,4 +401,51 @@ fn lent_buffers_are_kernel_arguments<'a>(
     output: &'a mut CudaRefMut<'_, f32>,
 ) {
     launch.arg(input).arg(output);
+}
+
+/// With an error on the context, cudarc neither records the end of a use nor waits for it.
+#[test]
+fn loans_that_end_while_an_error_is_on_the_context_wait_for_their_uses() {
+    let stale = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    for is_slice in [false, true] {
+        let (mock, cuda, allocator) = on_mock();
+        let (third, handle) = registered_stream(&cuda);
+        let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let end_loan: Box<dyn FnOnce()> = if is_slice {
+                let lent = buffer.cuda_slice().unwrap();
+                mock.hold_stream(0, handle);
+                drop(lent.as_slice().device_ptr(&third));
+                cuda.context().record_err::<()>(Err(stale));
+                Box::new(|| drop(lent))
+            } else {
+                let lent = buffer.cuda().unwrap();
+                let (_, until) = lent.device_ptr(&third);
+                mock.hold_stream(0, handle);
+                cuda.context().record_err::<()>(Err(stale));
+                drop(until);
+                Box::new(|| drop(lent))
+            };
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                is_over.store(true, Ordering::SeqCst);
+                mock.let_stream_go(0, handle);
+            });
+            end_loan();
+            let waited = is_over.load(Ordering::SeqCst) || !is_done(&cuda, Stream::DEFAULT);
+            assert!(waited, "slice {is_slice}: the buffer's stream is not behind the use");
+        });
+        assert_eq!(cuda.context().check_err(), Err(stale), "slice {is_slice}: the error is still its owner's");
+    }
+}
+
+#[test]
+fn a_slice_is_lent_whatever_error_others_left_on_the_context() {
+    let (_mock, cuda, allocator) = on_mock();
+    let buffer = Buffer::<u32>::zeros(&allocator, 8).unwrap();
+    let stale = DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    cuda.context().record_err::<()>(Err(stale));
+    drop(buffer.cuda_slice().unwrap());
+    assert_eq!(cuda.context().check_err(), Err(stale));
 }

@@ -1,5 +1,6 @@
 //! Why an allocation was refused.
 
+use super::rounding::{MIN_LARGE_BYTES, SMALL_LIMIT_BYTES};
 use crate::device::{DeviceError, Stream};
 use crate::units::Bytes;
 
@@ -78,6 +79,8 @@ pub struct OutOfMemory {
     pub stream: Stream,
     /// As asked for.
     pub requested_bytes: u64,
+    /// The block that the request was rounded to.
+    pub rounded_bytes: u64,
     /// What the device was asked for: the segment that the request would have opened.
     pub segment_bytes: u64,
     /// Who refused.
@@ -112,6 +115,7 @@ impl std::fmt::Debug for OutOfMemory {
             .field("device", &self.device)
             .field("stream", &self.stream)
             .field("requested_bytes", &self.requested_bytes)
+            .field("rounded_bytes", &self.rounded_bytes)
             .field("segment_bytes", &self.segment_bytes)
             .field("refused_by", &self.refused_by)
             .field("allocated_bytes", &self.allocated_bytes)
@@ -180,14 +184,15 @@ impl OutOfMemory {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
         let within_limit_bytes = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved_bytes));
         let room_bytes = self.device_free_bytes.unwrap_or(0).min(within_limit_bytes);
-        if self.requested_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
+        let segment_is_a_setting = (SMALL_LIMIT_BYTES + 1..MIN_LARGE_BYTES).contains(&self.rounded_bytes);
+        if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
             "No freeing can help: the request alone is larger than what may be reserved"
-        } else if self.largest_free_block_bytes >= self.requested_bytes {
+        } else if self.largest_free_block_bytes >= self.rounded_bytes.max(self.largest_usable_block_bytes + 1) {
             "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
              one stream for both"
-        } else if room_bytes >= self.requested_bytes {
+        } else if room_bytes >= self.rounded_bytes && segment_is_a_setting {
             "There is room for the request but not for its segment: lower large_segment_size_mb, or free buffers earlier"
-        } else if cached_bytes >= self.requested_bytes {
+        } else if cached_bytes >= self.rounded_bytes {
             "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
         } else if self.refused_by == Refusal::Limit {
             "Raise the memory fraction, free buffers earlier, or make the batch smaller"
@@ -208,6 +213,7 @@ mod tests {
             device: "cuda:0".to_owned(),
             stream: Stream::DEFAULT,
             requested_bytes: 100 * MIB,
+            rounded_bytes: 100 * MIB,
             segment_bytes: 100 * MIB,
             refused_by: Refusal::Device,
             allocated_bytes: GIB,
@@ -227,9 +233,19 @@ mod tests {
         advises(error.clone(), ". Free buffers earlier or make the batch smaller");
         let limited = OutOfMemory { refused_by: Refusal::Limit, limit_bytes: Some(GIB), ..error.clone() };
         advises(limited, ". Raise the memory fraction");
-        advises(OutOfMemory { requested_bytes: 3 * GIB, ..error.clone() }, ". No freeing can help");
+        advises(OutOfMemory { rounded_bytes: 3 * GIB, ..error.clone() }, ". No freeing can help");
         advises(OutOfMemory { allocated_bytes: 500 * MIB, ..error.clone() }, ". Enough is cached, but in pieces");
-        advises(OutOfMemory { device_free_bytes: Some(101 * MIB), ..error.clone() }, ". There is room for the request");
+        let medium = OutOfMemory { rounded_bytes: 5 * MIB, segment_bytes: 20 * MIB, ..error.clone() };
+        advises(medium, ". There is room for the request");
+        let small = OutOfMemory { rounded_bytes: MIB, segment_bytes: 2 * MIB, ..error.clone() };
+        advises(small, ". Free buffers earlier");
+        let own_block_too_small = OutOfMemory {
+            requested_bytes: 80 * MIB,
+            largest_usable_block_bytes: 90 * MIB,
+            largest_free_block_bytes: 90 * MIB,
+            ..error.clone()
+        };
+        advises(own_block_too_small, ". Free buffers earlier");
         advises(OutOfMemory { largest_free_block_bytes: 100 * MIB, ..error.clone() }, ". A free block of that size");
         assert_eq!(format!("{error:?}"), error.to_string(), "what a `main` that returns it prints");
     }

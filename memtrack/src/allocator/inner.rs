@@ -143,11 +143,10 @@ impl Inner {
         let shard = self.shard(stream)?;
         let size_bytes = self.rules.round(requested_bytes);
         self.count_search(self.rules.pool(size_bytes));
-        let grant = match shard.serve_cached(size_bytes, requested_bytes) {
-            Some(grant) => grant,
-            None => self.grow(&shard, size_bytes, requested_bytes)?,
-        };
-        Ok(Lease::new(shard, grant))
+        match shard.serve_cached(size_bytes, requested_bytes) {
+            Some(grant) => Ok(Lease::new(shard, grant)),
+            None => self.grow(shard, size_bytes, requested_bytes),
+        }
     }
 
     /// The shard of a stream, made on first use.

@@ -12,6 +12,11 @@ use super::shard::Shard;
 use crate::device::{Device, DeviceError, Event, Stream};
 use crate::sync::lock;
 
+/// A stretch of time between two waits. What is in transit is counted by the generation in which it set out, so that a wait
+/// is for what set out before it, whatever other threads go on to free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Generation(usize);
+
 #[derive(Debug)]
 struct PendingFree {
     event: Event,
@@ -24,12 +29,16 @@ struct PendingFree {
 const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Outstanding events, a queue for each stream they were recorded on.
+///
+/// A free is *announced* when its block is given back, *queued* once its events are recorded, and *complete* when they are
+/// done. Between these, in the hands of some thread, it is in transit.
 #[derive(Debug, Default)]
 pub(crate) struct PendingFrees {
-    /// Events that blocks wait for, from the moment the block is given back: those not queued yet and those taken from a
-    /// queue and not completed yet are *in transit*. Zero spares an allocation the lock.
+    /// Events that blocks wait for, announced and not complete. Zero spares an allocation the lock.
     count: AtomicUsize,
     queues: Mutex<Queues>,
+    /// One wait at a time, since each begins a generation of which only two are told apart.
+    waiting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +46,20 @@ struct Queues {
     /// The allocator's handles are gone, nobody will poll any more: frees wait instead of being deferred.
     closed: bool,
     by_stream: Vec<(Stream, VecDeque<PendingFree>)>,
+    generation: Generation,
+    /// Events in transit, of the present generation and of the one before.
+    in_transit: [usize; 2],
+}
+
+impl Queues {
+    fn set_out(&mut self, event_count: usize) -> Generation {
+        self.in_transit[self.generation.0 % 2] += event_count;
+        self.generation
+    }
+
+    fn arrive(&mut self, generation: Generation, event_count: usize) {
+        self.in_transit[generation.0 % 2] -= event_count;
+    }
 }
 
 impl PendingFrees {
@@ -47,38 +70,58 @@ impl PendingFrees {
 
     /// Announces so many events, under the lock of the shard whose block waits for them: from then on nobody who waits for
     /// pending frees overlooks it.
-    pub(super) fn announce(&self, event_count: usize) {
+    pub(super) fn announce(&self, event_count: usize) -> Generation {
         self.count.fetch_add(event_count, Ordering::AcqRel);
+        lock(&self.queues).set_out(event_count)
     }
 
     /// Records an announced event on each stream that used a block, to complete its free when all are done.
-    pub(super) fn defer(&self, inner: &Inner, shard: &Arc<Shard>, index: BlockIndex, streams: &[Stream]) {
+    pub(super) fn defer(
+        &self,
+        inner: &Inner,
+        shard: &Arc<Shard>,
+        index: BlockIndex,
+        streams: &[Stream],
+        announced: Generation,
+    ) {
         for stream in streams {
             let failure = match inner.device.record_event(*stream) {
-                Ok(event) => match self.push(*stream, PendingFree { event, shard: Arc::clone(shard), index }) {
-                    Ok(()) => continue,
-                    Err(free) => {
-                        let waited = inner.device.wait_event(&free.event);
-                        inner.device.release_event(free.event);
-                        waited.err()
+                Ok(event) => {
+                    let free = PendingFree { event, shard: Arc::clone(shard), index };
+                    match self.push(*stream, free, announced) {
+                        Ok(()) => continue,
+                        Err(free) => {
+                            let waited = inner.device.wait_event(&free.event);
+                            inner.device.release_event(free.event);
+                            waited.err()
+                        }
                     }
-                },
+                }
                 Err(error) => Some(error),
             };
-            match failure {
-                None => shard.event_done(index),
-                Some(error) => complete_without_event(inner, shard, index, *stream, &error),
+            // Without an event: wait for the stream now, and if that fails too, for the device. If nothing can be waited for,
+            // the block stays out of use: reusing memory that a kernel may still touch is worse than losing it.
+            let device = &inner.device;
+            let lost =
+                failure.filter(|_| device.synchronize_stream(*stream).or_else(|_| device.synchronize()).is_err());
+            if lost.is_none() {
+                shard.event_done(index);
             }
             self.count.fetch_sub(1, Ordering::AcqRel);
+            lock(&self.queues).arrive(announced, 1);
+            if let Some(error) = lost {
+                events::log_lost_block(inner, *stream, &error);
+            }
         }
     }
 
     /// Appends to the stream's queue; gives the free back when the queues are closed.
-    fn push(&self, stream: Stream, free: PendingFree) -> Result<(), PendingFree> {
+    fn push(&self, stream: Stream, free: PendingFree, announced: Generation) -> Result<(), PendingFree> {
         let mut queues = lock(&self.queues);
         if queues.closed {
             return Err(free);
         }
+        queues.arrive(announced, 1);
         match queues.by_stream.iter_mut().find(|(of, _)| *of == stream) {
             Some((_, queue)) => queue.push_back(free),
             None => queues.by_stream.push((stream, VecDeque::from([free]))),
@@ -91,7 +134,7 @@ impl PendingFrees {
     pub(super) fn poll(&self, device: &dyn Device) -> Result<(), DeviceError> {
         let mut done = Vec::new();
         let mut failure = Ok(());
-        {
+        let set_out = {
             let mut queues = lock(&self.queues);
             'streams: for (_, queue) in &mut queues.by_stream {
                 while let Some(head) = queue.front() {
@@ -106,17 +149,24 @@ impl PendingFrees {
                 }
             }
             queues.by_stream.retain(|(_, queue)| !queue.is_empty());
-        }
-        self.complete(device, done);
+            queues.set_out(done.len())
+        };
+        self.complete(device, done, set_out);
         failure
     }
 
-    /// Waits for every outstanding event and completes its free, those that other threads have in transit included. After a
-    /// failure the rest stays outstanding.
+    /// Waits for every event outstanding now and completes its free, those that other threads have in transit included.
+    /// After a failure the rest stays outstanding.
     pub(super) fn wait(&self, device: &dyn Device) -> Result<(), DeviceError> {
-        self.wait_for_queued(device)?;
+        let _one_at_a_time = lock(&self.waiting);
+        let before = {
+            let mut queues = lock(&self.queues);
+            let before = queues.generation;
+            queues.generation = Generation(before.0.wrapping_add(1));
+            before
+        };
         let started = Instant::now();
-        while self.any_in_transit() && started.elapsed() < TRANSIT_PATIENCE {
+        while lock(&self.queues).in_transit[before.0 % 2] > 0 && started.elapsed() < TRANSIT_PATIENCE {
             // Nearly always a matter of microseconds.
             if started.elapsed() < Duration::from_millis(1) {
                 std::thread::yield_now();
@@ -124,38 +174,37 @@ impl PendingFrees {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        // What was in transit to the queues has arrived.
         self.wait_for_queued(device)
-    }
-
-    fn any_in_transit(&self) -> bool {
-        let queues = lock(&self.queues);
-        let queued: usize = queues.by_stream.iter().map(|(_, queue)| queue.len()).sum();
-        self.count.load(Ordering::Acquire) > queued
     }
 
     fn wait_for_queued(&self, device: &dyn Device) -> Result<(), DeviceError> {
         // Taken out of the lock first: the wait can be long, and other threads go on freeing meanwhile.
-        let mut taken = std::mem::take(&mut lock(&self.queues).by_stream);
+        let (mut taken, set_out) = {
+            let mut queues = lock(&self.queues);
+            let taken = std::mem::take(&mut queues.by_stream);
+            let set_out = queues.set_out(taken.iter().map(|(_, queue)| queue.len()).sum());
+            (taken, set_out)
+        };
         let outcome = taken.iter_mut().try_for_each(|(_, queue)| {
             while let Some(free) = queue.pop_front() {
                 if let Err(error) = device.wait_event(&free.event) {
                     queue.push_front(free);
                     return Err(error);
                 }
-                self.complete(device, [free]);
+                self.complete(device, [free], set_out);
             }
             Ok(())
         });
         taken.retain(|(_, queue)| !queue.is_empty());
-        self.put_back(taken);
+        self.put_back(taken, set_out);
         outcome
     }
 
     /// Puts queues back in front of what has come meanwhile.
-    fn put_back(&self, taken: Vec<(Stream, VecDeque<PendingFree>)>) {
+    fn put_back(&self, taken: Vec<(Stream, VecDeque<PendingFree>)>, set_out: Generation) {
         let mut queues = lock(&self.queues);
         for (stream, mut older) in taken {
+            queues.arrive(set_out, older.len());
             match queues.by_stream.iter_mut().find(|(of, _)| *of == stream) {
                 Some((_, queue)) => {
                     older.append(queue);
@@ -178,21 +227,12 @@ impl PendingFrees {
         }
     }
 
-    fn complete(&self, device: &dyn Device, done: impl IntoIterator<Item = PendingFree>) {
+    fn complete(&self, device: &dyn Device, done: impl IntoIterator<Item = PendingFree>, set_out: Generation) {
         for PendingFree { event, shard, index } in done {
             device.release_event(event);
             shard.event_done(index);
             self.count.fetch_sub(1, Ordering::AcqRel);
+            lock(&self.queues).arrive(set_out, 1);
         }
-    }
-}
-
-/// The event could not be recorded: wait for the stream now, and if that fails too, for the device. If nothing can be
-/// waited for, the block stays out of use: reusing memory that a kernel may still touch is worse than losing it.
-fn complete_without_event(inner: &Inner, shard: &Shard, index: BlockIndex, stream: Stream, error: &DeviceError) {
-    let device = &inner.device;
-    match device.synchronize_stream(stream).or_else(|_| device.synchronize()) {
-        Ok(()) => shard.event_done(index),
-        Err(_) => events::log_lost_block(inner, stream, error),
     }
 }

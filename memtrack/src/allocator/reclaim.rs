@@ -1,6 +1,6 @@
 //! The path of an allocation that finds no cached block: grow, and when that fails give back and try again.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::block::BlockIndex;
@@ -9,7 +9,7 @@ use super::events;
 use super::free_set::FreeBlock;
 use super::inner::{Growth, Inner};
 use super::pools::StreamPools;
-use super::shard::{Grant, Shard};
+use super::shard::{Grant, Lease, Shard};
 use crate::context;
 use crate::device::DeviceError;
 use crate::stats::PoolKind;
@@ -38,9 +38,14 @@ struct Request<'a> {
 impl Inner {
     /// Serves a request that no cached block fits, in PyTorch's order of attempts.
     #[cold]
-    pub(super) fn grow(&self, shard: &Shard, size_bytes: u64, requested_bytes: u64) -> Result<Grant, AllocationError> {
+    pub(super) fn grow(
+        &self,
+        shard: Arc<Shard>,
+        size_bytes: u64,
+        requested_bytes: u64,
+    ) -> Result<Lease, AllocationError> {
         let request = Request {
-            shard,
+            shard: &shard,
             size_bytes,
             requested_bytes,
             pool: self.rules.pool(size_bytes),
@@ -48,9 +53,12 @@ impl Inner {
         };
         let mut retry = None;
         let outcome = self.attempts(&request, &mut retry);
+        let stream = shard.stream;
+        // A lease already: a subscriber that panics must not lose the block.
+        let outcome = outcome.map(|grant| Lease::new(shard, grant));
         // Both logged here, where no lock is held: a subscriber may ask for statistics.
         if let Some(retry) = &retry {
-            events::log_retry(self, shard.stream, retry);
+            events::log_retry(self, stream, retry);
         }
         if let Err(AllocationError::OutOfMemory(error)) = &outcome {
             events::log_out_of_memory(error);
@@ -274,6 +282,7 @@ impl Inner {
             device: self.device.name().to_owned(),
             stream: request.shard.stream,
             requested_bytes: request.requested_bytes,
+            rounded_bytes: request.size_bytes,
             segment_bytes: request.segment_bytes,
             refused_by,
             allocated_bytes,

@@ -14,7 +14,7 @@ pub(crate) const SMALL_LIMIT_BYTES: u64 = MIB;
 /// Every segment of the small pool.
 const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 /// Requests from here on get a segment of their own size.
-const MIN_LARGE_BYTES: u64 = 10 * MIB;
+pub(crate) const MIN_LARGE_BYTES: u64 = 10 * MIB;
 /// The multiple of such segments.
 const LARGE_ROUNDING_BYTES: u64 = 2 * MIB;
 /// A large block keeps a rest of up to this.

@@ -1,8 +1,8 @@
 //! One stream's pools behind their lock, and the lease of a block.
 //!
 //! Free blocks are never shared between streams, so each stream is a shard with a lock of its own; streams meet only at
-//! the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks
-//! held by address, pending events, shard, ledger.
+//! the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks held by address, one wait for
+//! pending frees, shard, the queues of pending frees or the ledger.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -92,9 +92,9 @@ impl Shard {
         block.state = BlockState::PendingFree;
         block.event_count = streams.len() as u32;
         inner.ledger().free_requested(&entry, owner, context);
-        inner.pending.announce(streams.len());
+        let announced = inner.pending.announce(streams.len());
         drop(pools);
-        inner.pending.defer(inner, self, index, &streams);
+        inner.pending.defer(inner, self, index, &streams, announced);
     }
 
     /// One of the streams that used a pending block is done with it.

@@ -74,6 +74,14 @@ impl Loan {
 
     fn wait_for_uses(&self, stream: &CudaStream) {
         for Use { ended, .. } in self.uses() {
+            // With an error on the context when the use was over, cudarc did not record its end: then this thread waits for
+            // everything. An error that somebody has taken off the context in between leaves no trace to go by.
+            let context = ended.context();
+            let earlier = context.check_err();
+            if earlier.is_err() {
+                context.record_err(context.synchronize());
+            }
+            context.record_err(earlier);
             // The stream's own uses too: its handle may have been another stream's, gone since.
             let waits = despite_earlier_errors(stream.context(), || stream.wait(ended));
             let waits = waits.or_else(|_| despite_earlier_errors(ended.context(), || ended.synchronize()));
@@ -130,7 +138,7 @@ fn order_or_wait(later: &CudaStream, earlier: &CudaStream) {
 
 /// cudarc's calls answer with the error that an earlier drop left on the context, and then do nothing. That error is put
 /// aside meanwhile, and back for whom it concerns.
-fn despite_earlier_errors<T>(
+pub(super) fn despite_earlier_errors<T>(
     context: &CudaContext,
     calls: impl FnOnce() -> Result<T, DriverError>,
 ) -> Result<T, DriverError> {

@@ -16,7 +16,7 @@ use cudarc::driver::{
     SyncOnDrop, sys,
 };
 
-use self::loan::Loan;
+use self::loan::{Loan, despite_earlier_errors};
 use super::Buffer;
 use crate::allocator::AllocationError;
 use crate::device::{Cuda, DeviceError};
@@ -117,10 +117,13 @@ impl<T> Buffer<T> {
     fn lent_slice(&self) -> Result<LentSlice<T>, AllocationError> {
         let (cuda, home) = self.cuda_device()?;
         // Making the slice panics where no event can be made, as on a broken context: ask first.
-        drop(home.context().new_event(None).map_err(|error| cuda.failure("cuEventCreate", error))?);
-        // SAFETY: the block is `len` elements long and lives at least as long as this loan, which borrows the buffer. The
-        // slice never frees it: `LentSlice` takes the pointer out again before the slice would be dropped.
-        let slice = unsafe { home.upgrade_device_ptr(self.address(), self.len()) };
+        let slice = despite_earlier_errors(home.context(), || {
+            drop(home.context().new_event(None)?);
+            // SAFETY: the block is `len` elements long and lives at least as long as this loan, which borrows the buffer. The
+            // slice never frees it: `LentSlice` takes the pointer out again before the slice would be dropped.
+            Ok(unsafe { home.upgrade_device_ptr(self.address(), self.len()) })
+        });
+        let slice = slice.map_err(|error| cuda.failure("cuEventCreate", error))?;
         Ok(LentSlice(ManuallyDrop::new(slice)))
     }
 }
@@ -210,8 +213,17 @@ impl<T> Drop for LentSlice<T> {
     fn drop(&mut self) {
         // SAFETY: the slice is taken once, here, and not used afterwards.
         let slice = unsafe { ManuallyDrop::take(&mut self.0) };
+        let context = Arc::clone(slice.context());
+        let earlier = context.check_err();
         // Orders the buffer's stream behind every use of the slice, and frees nothing.
         let _ = slice.leak();
+        let ordered = context.check_err();
+        // With an error on the context cudarc records and waits for nothing: then this thread waits for everything.
+        if earlier.is_err() || ordered.is_err() {
+            context.record_err(context.synchronize());
+        }
+        context.record_err(ordered);
+        context.record_err(earlier);
     }
 }
 

@@ -195,3 +195,30 @@ fn everything_given_back_on_the_way_to_an_out_of_memory_is_counted() {
         assert_eq!(said[0].number("returned_bytes"), 90 * MIB as i64, "{config}");
     }
 }
+
+struct PanickingLayer;
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for PanickingLayer {
+    fn on_event(&self, _event: &tracing::Event<'_>, _context: tracing_subscriber::layer::Context<'_, S>) {
+        panic!("a layer's own mistake");
+    }
+}
+
+#[test]
+fn a_subscriber_that_panics_at_a_retry_loses_no_block() {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    let device = Arc::new(Simulated::with_capacity(100 * MIB));
+    let allocator = CachingAllocator::new(device);
+    let cached = allocator.allocate_raw(60 * MIB, Stream::DEFAULT).unwrap();
+    allocator.free_raw(cached).unwrap();
+    let panicked = std::panic::catch_unwind(|| {
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(PanickingLayer), || {
+            allocator.allocate_raw(80 * MIB, Stream::DEFAULT)
+        })
+    });
+    assert!(panicked.is_err(), "the retry was logged");
+    assert_eq!(allocator.memory_stats().allocation.all.current, 0);
+    allocator.empty_cache().unwrap();
+    assert_eq!(allocator.memory_reserved(), 0);
+}

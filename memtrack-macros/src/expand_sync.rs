@@ -11,7 +11,7 @@ use crate::expand::{emit, return_edge, run_body};
 use crate::function::Function;
 use crate::prologue::{local, private_path, prologue};
 use crate::signature::{never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 
 /// Where the body stands.
@@ -52,15 +52,7 @@ fn inline(args: &Args, function: Function) -> TokenStream {
     } else {
         run_body(&function, &stated_return_type(&function.signature), |_| TokenStream::new())
     };
-    let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
-    let statements = quote_spanned! {Span::mixed_site()=>
-        let mut #guard = #private::Guard::idle();
-        #rebinds
-        #open
-        #body
-    };
-    emit(&function, &signature, statements)
+    emit_inline(&private, &function, &guard, &open, &body)
 }
 
 fn closure(args: &Args, function: Function) -> TokenStream {
@@ -111,6 +103,17 @@ fn inline_with_result(args: &Args, mut function: Function) -> TokenStream {
         let check = check_result(&private, &return_type, &quote!(&#value));
         quote_spanned!(Span::mixed_site()=> #[allow(unreachable_code)] { #guard.ends_with(#check); })
     });
+    emit_inline(&private, &function, &guard, &open, &body)
+}
+
+/// The guard, the parameters inside it, and the body behind them.
+fn emit_inline(
+    private: &TokenStream,
+    function: &Function,
+    guard: &Ident,
+    open: &TokenStream,
+    body: &TokenStream,
+) -> TokenStream {
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature);
     let statements = quote_spanned! {Span::mixed_site()=>
@@ -119,7 +122,7 @@ fn inline_with_result(args: &Args, mut function: Function) -> TokenStream {
         #open
         #body
     };
-    emit(&function, &signature, statements)
+    emit(function, &signature, statements)
 }
 
 /// The outcome of a returned value; an error about its type is shown at the return type.

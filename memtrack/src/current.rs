@@ -49,6 +49,11 @@ pub(crate) fn current_or_warn() -> Option<CachingAllocator> {
     current
 }
 
+/// The allocator that scopes, phases and epochs measure; `None` with measuring off.
+pub(crate) fn measured() -> Option<CachingAllocator> {
+    if enabled() { current_or_warn() } else { None }
+}
+
 /// Whether measuring is on, see [`set_enabled`]. One relaxed load.
 #[inline]
 pub fn enabled() -> bool {

@@ -116,6 +116,11 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     u64::try_from(scaled / scale).map_err(|_| too_large())
 }
 
+/// A count for fields of spans and events: signed, since exporters turn unsigned numbers into text, and at most 2^63 - 1.
+pub(crate) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// Bytes for people: `512 B`, `1.91 GiB`, and with a sign `-1.88 GiB`.
 ///
 /// ```
@@ -130,7 +135,7 @@ pub struct Bytes(pub i64);
 impl Bytes {
     /// From an unsigned count; more than 2^63 - 1 shows as 2^63 - 1.
     pub fn unsigned(bytes: u64) -> Self {
-        Self(i64::try_from(bytes).unwrap_or(i64::MAX))
+        Self(signed(bytes))
     }
 }
 

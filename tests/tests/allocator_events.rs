@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use memtrack::device::{Device, Simulated, Stream};
+use memtrack::device::{Device, Fault, Operation, Simulated, Stream};
 use memtrack::{AllocationError, CachingAllocator, OutOfMemory, Refusal};
 use memtrack_tests::listening::listen;
 use tracing::Level;
@@ -194,6 +194,27 @@ fn everything_given_back_on_the_way_to_an_out_of_memory_is_counted() {
         assert_eq!(error.unwrap().returned_bytes, 90 * MIB, "{config}");
         assert_eq!(said[0].number("returned_bytes"), 90 * MIB as i64, "{config}");
     }
+}
+
+/// What is counted is logged, also when the device fails otherwise at the last attempt.
+#[test]
+fn a_retry_that_ends_in_a_failure_of_the_device_is_logged_as_it_is_counted() {
+    let device = Arc::new(Simulated::with_capacity(100 * MIB));
+    let allocator = CachingAllocator::new(device.clone());
+    let cached = allocator.allocate_raw(60 * MIB, Stream::DEFAULT).unwrap();
+    allocator.free_raw(cached).unwrap();
+    device.inject(Fault::Driver { operation: Operation::Allocate, nth: 1 });
+    let said = listen(
+        || {},
+        || {
+            let refused = allocator.allocate_raw(80 * MIB, Stream::DEFAULT);
+            assert!(matches!(refused, Err(AllocationError::Device(_))), "{refused:?}");
+        },
+    );
+    let [warning] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((warning.fields["outcome"].as_str(), warning.number("returned_bytes")), ("failed", 60 * MIB as i64));
+    let stats = allocator.memory_stats();
+    assert_eq!((stats.num_alloc_retries, stats.num_ooms), (1, 0));
 }
 
 struct PanickingLayer;

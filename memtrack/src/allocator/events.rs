@@ -7,11 +7,7 @@ use super::error::OutOfMemory;
 use super::inner::Inner;
 use super::reclaim::Retry;
 use crate::device::{DeviceError, Stream};
-
-/// For fields: signed, and at most 2^63 - 1.
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
+use crate::units::signed;
 
 pub(super) fn log_retry(inner: &Inner, stream: Stream, retry: &Retry) {
     tracing::warn!(

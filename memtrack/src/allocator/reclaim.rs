@@ -89,14 +89,17 @@ impl Inner {
         self.release_cached(&mut growth)?;
         let returned_bytes = reserved_bytes - growth.reserved_bytes;
         self.ledger().retried(context::current(self.id));
-        let mut outcome = self.take_segment(&mut growth, request)?;
+        // Counted, so it is to be logged, however it ends.
+        let mut log = |served| {
+            *retry = Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
+        };
+        let mut outcome = self.take_segment(&mut growth, request).inspect_err(|_| log(false))?;
         if outcome.is_err() {
             // The wait may have freed a block inside a segment that could not be given back. PyTorch does not look and
             // reports an out of memory that the same call a moment later would not meet.
             outcome = shard.serve_cached(size_bytes, requested_bytes).ok_or(()).or(outcome);
         }
-        let served = outcome.is_ok();
-        *retry = Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
+        log(outcome.is_ok());
         outcome.map_err(|refused_by| {
             let error = self.out_of_memory(&growth, request, refused_by, returned_bytes);
             AllocationError::OutOfMemory(Box::new(error))

@@ -6,9 +6,10 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream};
+use crate::sync::lock;
 use crate::units::GIB;
 
 /// Segments start at multiples of this, so that every block, a multiple of 512 bytes into its segment, does too.
@@ -51,7 +52,7 @@ impl Host {
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
         // The table is only touched by code that cannot panic half-way, so a poisoned lock still guards a whole table.
-        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.segments)
     }
 
     fn out_of_memory(&self, requested_bytes: u64) -> DeviceError {

@@ -13,7 +13,7 @@
 //! - The first logged, the second not: the second found a log marked once it had the books, and entered it first.
 //! - The first not logged: it was in the books before the second began.
 //!
-//! Operations that overlap in time have no order, and get one. A program on one thread never logs.
+//! Operations that overlap in time have no order, and get one. A thread that finds the books free never logs.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

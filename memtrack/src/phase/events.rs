@@ -1,11 +1,7 @@
 //! The summary through `tracing`: one INFO event for the epoch, one DEBUG event for each phase. Bytes are `i64`.
 
 use super::EpochSummary;
-
-/// For fields: signed, since exporters turn unsigned numbers into text, and at most 2^63 - 1.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
+use crate::units::signed;
 
 pub(super) fn log(summary: &EpochSummary) {
     let reconciled = summary.driver.reconciliation();

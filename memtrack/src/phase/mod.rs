@@ -15,7 +15,7 @@ pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
 use crate::context;
-use crate::current;
+use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
 
@@ -64,10 +64,6 @@ pub fn step(number: u64) -> Step {
     let scope = measured()
         .map(|allocator| Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None)));
     Step { scope }
-}
-
-fn measured() -> Option<CachingAllocator> {
-    if current::enabled() { current::current_or_warn() } else { None }
 }
 
 /// An epoch in progress. It ends with [`finish`](Self::finish), or with the guard; both log the summary.
@@ -130,7 +126,8 @@ impl Epoch {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
-        let key = inner.ledger().open_epoch(number, context::current(inner.id));
+        let around = context::current(inner.id);
+        let key = inner.ledger().open_epoch(number, around);
         context::enter(inner.id, key.scope);
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }
@@ -145,7 +142,8 @@ impl Epoch {
         let Running { allocator, key, started } = self.running.take()?;
         let inner = allocator.inner();
         context::leave(inner.id, key.scope);
-        let closed = inner.ledger().close_epoch(&key, started.elapsed())?;
+        let lasted = started.elapsed();
+        let closed = inner.ledger().close_epoch(&key, lasted)?;
         let summary = EpochSummary::new(&allocator, closed);
         events::log(&summary);
         Some(summary)

@@ -153,8 +153,5 @@ impl Drop for Scope {
 /// ```
 #[must_use = "a scope that is dropped at once measures nothing"]
 pub fn scope(name: &'static str) -> Option<Scope> {
-    if !current::enabled() {
-        return None;
-    }
-    current::current_or_warn().map(|allocator| Scope::open(&allocator, name, None))
+    current::measured().map(|allocator| Scope::open(&allocator, name, None))
 }

@@ -1,12 +1,13 @@
 //! Events, made once and used again: recording one allocates nothing once the pool is warm.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use cudarc::driver::sys;
 
 use super::driver::{Driver, EventHandle};
 use crate::device::{DeviceError, Event};
+use crate::sync::{get_mut, lock};
 
 /// Tells the events of one device object from those of another.
 static NEXT_DEVICE: AtomicU32 = AtomicU32::new(1);
@@ -47,7 +48,7 @@ impl Events {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         // No code under this lock can panic half-way through a change.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     /// # Safety
@@ -118,7 +119,7 @@ impl Events {
     }
 
     pub(super) fn destroy_all(&mut self, driver: &Driver) {
-        let slots = std::mem::take(self.slots.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let slots = std::mem::take(get_mut(&mut self.slots));
         for slot in slots.all {
             // SAFETY: made by this driver and destroyed only here, where the pool forgets it. Whether the driver minds is
             // of no use to anybody any more.

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use libloading::Library;
 
 use super::CudaUnavailable;
+use crate::sync::lock;
 
 /// The functions this device, and cudarc on its behalf, looks up by name. All are in every driver since CUDA 11.2.
 const NEEDED_FUNCTIONS: &[&str] = &[
@@ -66,7 +67,7 @@ const fn candidates() -> &'static [&'static str] {
 
 /// Opens the driver library, checks that it has what this device calls, and says under which name it was found.
 pub(super) fn find() -> Result<&'static str, CudaUnavailable> {
-    let mut found = FOUND.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut found = lock(&FOUND);
     if let Some((name, _)) = &*found {
         return Ok(name);
     }

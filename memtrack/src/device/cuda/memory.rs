@@ -1,10 +1,11 @@
 //! Segments: the table of those alive, so that the driver is never handed an address that is none.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::driver::Driver;
 use crate::device::DeviceError;
+use crate::sync::{get_mut, lock};
 
 /// Live segments, address to bytes.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub(super) struct Segments {
 impl Segments {
     fn live(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         // Only whole insertions and removals happen under this lock, so a poisoned one still guards a whole table.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     pub(super) fn allocate(&self, driver: &Driver, bytes: u64) -> Result<u64, DeviceError> {
@@ -55,7 +56,7 @@ impl Segments {
 
     /// Frees what is left when the device goes; the bytes that the driver refused to take back.
     pub(super) fn release_all(&mut self, driver: &Driver) -> u64 {
-        let live = std::mem::take(self.live.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let live = std::mem::take(get_mut(&mut self.live));
         let mut refused_bytes = 0;
         for (address, bytes) in live {
             // SAFETY: live until here; the device is going, so nobody can reach it through it any more.

@@ -2,11 +2,12 @@
 //! memory is keyed by it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use cudarc::driver::{CudaContext, CudaStream, sys};
 
 use crate::device::{DeviceError, Stream};
+use crate::sync::{read, write};
 
 /// `CU_STREAM_LEGACY`: the default stream by another name.
 const LEGACY_DEFAULT: u64 = 1;
@@ -75,7 +76,7 @@ impl Streams {
         let name = self.check(device, stream)?;
         if name != Stream::DEFAULT {
             // The first holder stays: while it does, the handle can only be the same stream again.
-            let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+            let mut others = write(&self.others);
             others.entry(name.0).or_insert_with(|| Arc::clone(stream));
         }
         Ok(name)
@@ -85,7 +86,7 @@ impl Streams {
         if stream == Stream::DEFAULT {
             return Some(Arc::clone(&self.default));
         }
-        self.others.read().unwrap_or_else(PoisonError::into_inner).get(&stream.0).cloned()
+        read(&self.others).get(&stream.0).cloned()
     }
 
     /// The driver's handle, alive for as long as this table is.
@@ -93,7 +94,7 @@ impl Streams {
         if stream == Stream::DEFAULT {
             return Ok(self.default.cu_stream());
         }
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        let others = read(&self.others);
         others.get(&stream.0).map(|stream| stream.cu_stream()).ok_or_else(|| {
             let reason = if stream.0 == PER_THREAD {
                 PER_THREAD_REASON

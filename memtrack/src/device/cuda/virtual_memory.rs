@@ -2,10 +2,11 @@
 //! which some of these mistakes are undefined.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::driver::Driver;
 use crate::device::{DeviceError, PhysicalMemory};
+use crate::sync::{get_mut, lock};
 
 /// The ranges of one device.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Ranges {
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Only whole insertions and removals happen under this lock, so a poisoned one still guards whole tables.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tables)
     }
 
     fn check_size(&self, driver: &Driver, bytes: u64) -> Result<(), DeviceError> {
@@ -157,7 +158,7 @@ impl Ranges {
 
     /// Takes everything apart when the device goes; the bytes of physical memory the driver refused to take back.
     pub(super) fn release_all(&mut self, driver: &Driver) -> u64 {
-        let tables = std::mem::take(self.tables.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let tables = std::mem::take(get_mut(&mut self.tables));
         let Tables { reservations, physical, mappings } = tables;
         let mut refused_bytes = 0;
         for (address, bytes) in mappings {

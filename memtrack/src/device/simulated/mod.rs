@@ -11,7 +11,7 @@ mod virtual_memory;
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use self::addresses::{Addresses, Misplaced, SEGMENT_ALIGNMENT_BYTES};
 use self::faults::FaultScript;
@@ -19,6 +19,7 @@ pub use self::faults::{Fault, Operation};
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
 use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream, VirtualMemory};
+use crate::sync::lock;
 use crate::units::{GIB, MIB};
 
 /// Sets up a [`Simulated`] device.
@@ -90,7 +91,7 @@ impl Simulated {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in here calls foreign code, so a poisoned lock still guards whole books.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The addresses of the coming segments and reservations, in order; generated ones follow when they run out.

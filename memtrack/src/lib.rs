@@ -82,8 +82,8 @@ mod sync;
 pub mod units;
 
 pub use allocator::{
-    AllocationError, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting,
-    OutOfMemory, Refusal, RoundupDivisions,
+    AllocationError, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, GraphMemory,
+    InvalidSetting, MemoryPool, OutOfMemory, PoolGuard, PoolId, PoolOptions, Refusal, RoundupDivisions,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

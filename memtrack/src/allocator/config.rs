@@ -29,6 +29,10 @@ pub struct Config {
     pub garbage_collection_threshold: Option<f64>,
     /// The share of the device's total memory that may be reserved, from 0 to 1; 1 is no limit.
     pub per_process_memory_fraction: f64,
+    /// Grow expandable segments instead of taking segments of fixed size.
+    pub expandable_segments: bool,
+    /// PyTorch's numbers also where PyTorch is wrong.
+    pub torch_exact: bool,
 }
 
 impl Default for Config {
@@ -40,6 +44,8 @@ impl Default for Config {
             roundup_power2_divisions: RoundupDivisions::default(),
             garbage_collection_threshold: None,
             per_process_memory_fraction: 1.0,
+            expandable_segments: false,
+            torch_exact: false,
         }
     }
 }
@@ -179,6 +185,8 @@ impl FromStr for Config {
                 "per_process_memory_fraction" => {
                     number(value).map(|fraction| config.per_process_memory_fraction = fraction)
                 }
+                "expandable_segments" => boolean(value).map(|on| config.expandable_segments = on),
+                "torch_exact" => boolean(value).map(|on| config.torch_exact = on),
                 _ => return fail(key, key_part, format!("unknown key `{key}`; known are {ACCEPTED_KEYS}")),
             };
             if let Err(problem) = result {
@@ -225,6 +233,14 @@ fn policy(value: &str) -> Result<(), String> {
     match value {
         "torch" => Ok(()),
         _ => Err("accepted is `torch`".to_owned()),
+    }
+}
+
+fn boolean(value: &str) -> Result<bool, String> {
+    match value {
+        "True" => Ok(true),
+        "False" => Ok(false),
+        _ => Err("must be True or False".to_owned()),
     }
 }
 

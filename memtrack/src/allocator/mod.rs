@@ -8,14 +8,20 @@ mod block;
 mod config;
 mod error;
 mod events;
+mod expandable;
 mod free_set;
+mod grow;
 mod inner;
+mod mapping;
+mod memory_pool;
 mod pending;
 mod pools;
+mod private_pools;
 mod raw;
 mod reclaim;
 mod rounding;
 mod shard;
+mod stream_uses;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -24,6 +30,8 @@ use std::sync::Arc;
 pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
+pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
+pub use private_pools::{PoolId, PoolOptions};
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
 
@@ -112,9 +120,9 @@ impl CachingAllocator {
         &self.inner().device
     }
 
-    /// The configuration it was made with.
-    pub fn config(&self) -> &Config {
-        &self.inner().config
+    /// The settings in force.
+    pub fn config(&self) -> Config {
+        lock(&self.inner().growth).config.clone()
     }
 
     /// Whether both are handles of one allocator.
@@ -195,8 +203,11 @@ impl CachingAllocator {
         self.inner().ledger().reset_accumulated();
     }
 
-    /// Gives all cached segments that are wholly free back to the device, after waiting for streams that still use
-    /// freed blocks. Blocks in use keep their segments.
+    /// Gives all cached segments that are wholly free back to the device, and the whole free pages of expandable segments, after
+    /// waiting for streams that still use freed blocks. Blocks in use keep their segments.
+    ///
+    /// While a [`MemoryPool`] is entered on any thread, or a graph captured, only private pools that nobody uses any more are looked at,
+    /// and nothing is waited for, as in PyTorch.
     ///
     /// # Errors
     ///
@@ -204,8 +215,7 @@ impl CachingAllocator {
     pub fn empty_cache(&self) -> Result<(), DeviceError> {
         let inner = self.inner();
         let mut growth = lock(&inner.growth);
-        inner.synchronize_pending()?;
-        inner.release_cached(&mut growth)
+        inner.release_all(&mut growth)
     }
 
     /// Limits what is taken from the device to a share of its total memory; 1 removes the limit. Only growth is limited:

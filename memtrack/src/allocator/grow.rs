@@ -93,8 +93,7 @@ impl Inner {
         if outcome.is_err() && self.release_oversize(&mut growth, &request)? {
             outcome = self.take_memory(&mut growth, &request)?;
         }
-        // Nothing may be synchronized while a graph is captured; PyTorch takes a routed pool for a capture.
-        if outcome.is_err() && !self.routes.any() {
+        if outcome.is_err() && !self.routes.hold_events() {
             self.synchronize_pending(None)?;
             self.release_cached(&mut growth)?;
             let returned_bytes = reserved_bytes - growth.reserved_bytes;

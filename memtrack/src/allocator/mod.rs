@@ -32,6 +32,7 @@ pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
+use rounding::REQUEST_LIMIT_BYTES;
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
 
@@ -137,13 +138,21 @@ impl CachingAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`], or a failure of the device.
+    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`] from 2^60 bytes on, or a failure of the device. With
+    /// `torch_exact` no size is too large, as in PyTorch's `caching_allocator_alloc`: of the last 511 sizes below 2^64 (`-1`, say) the rounding
+    /// overflows and comes to a block of no bytes, at an address that the next block can have too; it is freed with the allocator.
     pub fn allocate_raw(&self, bytes: u64, stream: Stream) -> Result<u64, AllocationError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let lease = self.inner().allocate(bytes, stream)?;
-        Ok(self.inner().raw.hold(lease))
+        let inner = self.inner();
+        // PyTorch does not check here.
+        let lease = if bytes >= REQUEST_LIMIT_BYTES && self.config().torch_exact {
+            inner.allocate_unchecked(bytes, stream)?
+        } else {
+            inner.allocate(bytes, stream)?
+        };
+        Ok(inner.raw.hold(lease))
     }
 
     /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.

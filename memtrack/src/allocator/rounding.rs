@@ -111,7 +111,8 @@ impl SizeRules {
                 return bytes.next_multiple_of(step);
             }
         }
-        bytes.next_multiple_of(MIN_BLOCK_BYTES)
+        // Of the very last sizes, which only the raw interface lets through, PyTorch makes 0.
+        bytes.wrapping_add(MIN_BLOCK_BYTES - 1) & !(MIN_BLOCK_BYTES - 1)
     }
 
     #[inline]
@@ -127,7 +128,7 @@ impl SizeRules {
             // A configuration given by value may name a size below the request's.
             self.large_segment_size_bytes.max(size_bytes)
         } else {
-            size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)
+            size_bytes.checked_next_multiple_of(LARGE_ROUNDING_BYTES).unwrap_or(u64::MAX)
         }
     }
 

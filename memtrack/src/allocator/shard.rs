@@ -117,7 +117,7 @@ impl Shard {
         };
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
-        if inner.routes.any() {
+        if inner.routes.hold_events() {
             inner.pending.hold_back(self, index, *uses);
             return;
         }
@@ -153,10 +153,10 @@ impl Shard {
         }
         // Asked before the lock is taken. Outside captures it is not asked at all.
         let inner = &self.inner;
-        let routed = inner.routes.any();
-        let captured = routed && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
+        let held = inner.routes.hold_events();
+        let captured = held && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
         let mut pools = self.pools();
-        let exact = routed && pools.rules.torch_exact;
+        let exact = held && pools.rules.torch_exact;
         pools.blocks[index].uses.get_or_insert_default().add(stream, captured, exact);
     }
 }

@@ -82,8 +82,9 @@ mod sync;
 pub mod units;
 
 pub use allocator::{
-    AllocationError, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting,
-    OutOfMemory, Refusal, RoundupDivisions,
+    AllocationError, Backend, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
+    InvalidSetting, OutOfMemory, Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError,
+    TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

@@ -70,7 +70,7 @@ thread_local! {
 impl Inner {
     pub(super) fn new(device: Arc<dyn Device>, config: Config) -> Self {
         let rules = SizeRules::new(&config);
-        let max_split_size = config.max_split_size_bytes.map_or(-1, |bytes| bytes as i64);
+        let max_split_size = config.signed_max_split_size();
         let inner = Self {
             name: device.name().into(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

@@ -21,7 +21,10 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting};
+pub use config::{
+    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, SettingValue,
+    TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use rounding::RoundupDivisions;

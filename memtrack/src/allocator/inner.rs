@@ -76,7 +76,7 @@ thread_local! {
 
 impl Inner {
     pub(super) fn new(device: Arc<dyn Device>, config: Config) -> Self {
-        let max_split_size = config.max_split_size_bytes.map_or(-1, |bytes| bytes as i64);
+        let max_split_size = config.signed_max_split_size();
         let fraction = config.per_process_memory_fraction;
         let rules = SizeRules::new(&config);
         let inner = Self {

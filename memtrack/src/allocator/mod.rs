@@ -27,7 +27,10 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting};
+pub use config::{
+    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, SettingValue,
+    TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
@@ -124,6 +127,21 @@ impl CachingAllocator {
     /// The settings in force.
     pub fn config(&self) -> Config {
         lock(&self.inner().growth).config.clone()
+    }
+
+    /// Changes the settings, by a text in PyTorch's own grammar with all its leniency, as PyTorch's `_set_allocator_settings`: some
+    /// keys go back to their default when the text does not name them, others keep their value. What is allocated stays as it is.
+    ///
+    /// `backend` cannot be changed, and `per_process_memory_fraction` is accepted without effect; see
+    /// [`set_per_process_memory_fraction`](Self::set_per_process_memory_fraction).
+    ///
+    /// # Errors
+    ///
+    /// [`TorchConfigError`]; as in PyTorch, what stands before the mistake is in force then.
+    pub fn apply_settings(&self, text: &str) -> Result<(), TorchConfigError> {
+        let outcome = self.inner().change_settings(|config| config.apply_torch(text));
+        self.inner().warn_not_expandable();
+        outcome
     }
 
     /// Whether both are handles of one allocator.

@@ -85,8 +85,8 @@ pub mod units;
 
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
-    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, PoolGuard, PoolId, PoolOptions, Refusal, RoundupDivisions,
-    SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
+    Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

@@ -38,11 +38,7 @@ pub(super) struct Request<'a> {
 impl Inner {
     /// Serves a request that no cached block fits, in PyTorch's order of attempts.
     #[cold]
-    pub(super) fn grow(
-        &self,
-        shard: Arc<Shard>,
-        requested_bytes: u64,
-    ) -> Result<Lease, AllocationError> {
+    pub(super) fn grow(&self, shard: Arc<Shard>, requested_bytes: u64) -> Result<Lease, AllocationError> {
         let mut retry = None;
         let outcome = self.attempts(&shard, requested_bytes, &mut retry);
         let stream = shard.stream;
@@ -101,7 +97,8 @@ impl Inner {
             // Counted, so it is to be logged, however it ends.
             let mut log = |served| {
                 let segment_bytes = request.segment_bytes;
-                *retry = Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
+                *retry =
+                    Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
             };
             outcome = self.take_memory(&mut growth, &request).inspect_err(|_| log(false))?;
             if outcome.is_err() && !rules.torch_exact {

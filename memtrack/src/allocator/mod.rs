@@ -28,8 +28,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use config::{
-    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, SettingValue,
-    TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, ParsePolicyError, Policy,
+    SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;

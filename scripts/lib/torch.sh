@@ -1,17 +1,21 @@
 # What gpu-check looks at beside PyTorch: the same programs, snapshots both ways, and speed.
 # shellcheck shell=bash
 
-# The stored programs in which no stream is busy: on a GPU that cannot be arranged to the step.
-idle_programs() {
+# The stored programs that a GPU can repeat to the step. Not those with a busy stream, which cannot be arranged, nor those
+# where free blocks of one size tie: there the choice goes by address, and the driver gives other addresses each time.
+repeatable_programs() {
   local file
   for file in tests/fixtures/torch-2.11/programs/*.json.gz; do
+    case $file in
+      *-combo-limit.* | *-round4-limit.* | */random-small-split64-free.*) continue ;;
+    esac
     gzip -dc "$file" | grep -q '"sleep"' || echo "$file"
   done
 }
 
 run_replays() {
   local stored
-  mapfile -t stored < <(idle_programs)
+  mapfile -t stored < <(repeatable_programs)
   check "${#stored[@]} programs recorded from PyTorch earlier replay on the card" \
     timeout 200 "$out/memtrack" replay --device cuda "${stored[@]}"
   tail -n 3 "$log"

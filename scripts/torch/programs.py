@@ -24,7 +24,7 @@ CONFIGURATIONS = [
     Configuration("expandable", "expandable_segments:True"),
     Configuration("expandable-limit", "expandable_segments:True", limit=450 * MIB),
     Configuration("max-split", "max_split_size_mb:64", limit=600 * MIB),
-    Configuration("roundup", "roundup_power2_divisions:4", limit=700 * MIB),
+    Configuration("roundup", "roundup_power2_divisions:64", limit=700 * MIB),
     Configuration("gc", "garbage_collection_threshold:0.6", limit=600 * MIB),
     Configuration("pools", pools=True),
     Configuration("pools-expandable", "expandable_segments:True", pools=True),

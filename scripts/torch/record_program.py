@@ -7,6 +7,7 @@ Needs PyTorch and a GPU. Each configuration runs in a process of its own. script
 """
 
 import argparse
+import concurrent.futures
 import gzip
 import json
 import os
@@ -237,17 +238,22 @@ def record_all(arguments):
     if told.returncode != 0:
         print((told.stderr.strip().splitlines() or ["python3 cannot import torch"])[-1])
         return NOT_THERE
-    failed = False
-    for configuration in CONFIGURATIONS:
+
+    def record_one(configuration):
         environment = {**os.environ, CONFIGURATION_VARIABLE: configuration.text}
         environment.pop("PYTORCH_ALLOC_CONF", None)
         command = [sys.executable, __file__, str(arguments.folder), "--seed", str(arguments.seed), "--steps",
                    str(arguments.steps), "--only", configuration.name]
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-        print(told.stdout, end="")
-        if told.returncode != 0:
-            failed = True
-            print(f"{configuration.name}: exit status {told.returncode}\n{told.stderr}")
+        return configuration, subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150)
+
+    failed = False
+    # Side by side: most of the time goes into starting PyTorch. They share the card's memory, of which they need little.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=5) as pool:
+        for configuration, told in pool.map(record_one, CONFIGURATIONS):
+            print(told.stdout, end="")
+            if told.returncode != 0:
+                failed = True
+                print(f"{configuration.name}: exit status {told.returncode}\n{told.stderr}")
     return int(failed)
 
 

@@ -139,6 +139,13 @@ impl Drop for RouteGuard {
 }
 
 /// While it lives, its thread's allocations come from a [`MemoryPool`]. Made by [`MemoryPool::enter`].
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// fn is_send<T: Send>() {}
+/// is_send::<memtrack::PoolGuard>();
+/// ```
 #[must_use = "allocations are led into the pool only while the guard lives"]
 pub struct PoolGuard {
     route: RouteGuard,

@@ -101,14 +101,17 @@ fn a_failure_of_any_call_is_an_error_and_loses_nothing() {
     for operation in [Operation::Reserve, Operation::Create, Operation::Map, Operation::Unmap] {
         for failing_call in 0..4 {
             let (device, allocator) = simulated(1 << 30);
-            device.inject(Fault::nth_call(operation, failing_call + 1));
+            device.inject(Fault::Driver { operation, nth: failing_call });
             let mut held = Vec::new();
             let mut failures = 0;
             for bytes in [1000, 50 * MIB, 30 * MIB, 5 * MIB, 1000, 100 * MIB] {
                 match allocator.allocate_raw(bytes, STREAM) {
                     Ok(address) => held.push(address),
                     Err(error) => {
-                        assert!(matches!(error, AllocationError::Device(_) | AllocationError::OutOfMemory(_)), "{error}");
+                        assert!(
+                            matches!(error, AllocationError::Device(_) | AllocationError::OutOfMemory(_)),
+                            "{error}"
+                        );
                         failures += 1;
                     }
                 }
@@ -173,7 +176,9 @@ fn the_garbage_collector_leaves_expandable_memory_alone() {
     let (device, allocator) = simulated(1 << 30);
     allocator.set_memory_fraction((120 * MIB) as f64 / device.total_bytes() as f64).unwrap();
     for expandable in ["True", "False"] {
-        allocator.apply_settings(&format!("expandable_segments:{expandable},garbage_collection_threshold:0.5")).unwrap();
+        allocator
+            .apply_settings(&format!("expandable_segments:{expandable},garbage_collection_threshold:0.5"))
+            .unwrap();
         let block = allocator.allocate_raw(40 * MIB, STREAM).unwrap();
         allocator.free_raw(block).unwrap();
     }

@@ -84,9 +84,9 @@ mod sync;
 pub mod units;
 
 pub use allocator::{
-    AllocationError, Backend, CachingAllocator, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
-    InvalidSetting, OutOfMemory, Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError,
-    TorchException, TorchParser,
+    AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
+    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
+    Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Blocks: the pieces that segments are cut into, in a table by index.
 
-use crate::device::Stream;
+use super::stream_uses::StreamUses;
 use crate::ledger::ScopeKey;
 use crate::stats::PoolKind;
 
@@ -9,6 +9,12 @@ pub(crate) type BlockIndex = u32;
 
 /// No block.
 pub(crate) const NO_BLOCK: BlockIndex = BlockIndex::MAX;
+
+/// An expandable segment's index in its shard's table.
+pub(crate) type SegmentIndex = u32;
+
+/// The block is of a plain segment.
+pub(crate) const NOT_EXPANDABLE: SegmentIndex = SegmentIndex::MAX;
 
 /// What a block is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +25,12 @@ pub(crate) enum BlockState {
     Allocated,
     /// Given back by the program, still in use by another stream.
     PendingFree,
+    /// A stretch of an expandable segment without memory behind it.
+    Unmapped,
 }
 
-/// A piece of a segment. A block is *split* if it has a neighbour; one without is a whole segment.
+/// A piece of a segment. A block is *split* if it has a neighbour; one without is a whole segment, or all of an expandable
+/// segment's addresses.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
@@ -31,12 +40,8 @@ pub(crate) struct Block {
     pub(crate) requested_bytes: u64,
     /// The pool's search count when the block became free, for the garbage collector's notion of age.
     pub(crate) freed_at_search: u64,
-    /// The streams besides the block's own that use it. Nearly always empty, so it costs one word.
-    #[expect(
-        clippy::box_collection,
-        reason = "a vector of its own would make each of a million blocks 16 bytes larger"
-    )]
-    pub(crate) streams: Option<Box<Vec<Stream>>>,
+    /// The streams besides the block's own that use it. Nearly always none, so it costs one word.
+    pub(crate) uses: Option<Box<StreamUses>>,
     /// Neighbours in the segment.
     pub(crate) prev: BlockIndex,
     pub(crate) next: BlockIndex,
@@ -44,6 +49,8 @@ pub(crate) struct Block {
     pub(crate) owner: Option<ScopeKey>,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
+    /// The expandable segment it is of, [`NOT_EXPANDABLE`] for none.
+    pub(crate) segment: SegmentIndex,
     pub(crate) pool: PoolKind,
     pub(crate) state: BlockState,
 }
@@ -56,11 +63,12 @@ impl Block {
             size_bytes,
             requested_bytes: 0,
             freed_at_search: 0,
-            streams: None,
+            uses: None,
             prev: NO_BLOCK,
             next: NO_BLOCK,
             owner: None,
             event_count: 0,
+            segment: NOT_EXPANDABLE,
             pool,
             state: BlockState::Free,
         }
@@ -69,6 +77,11 @@ impl Block {
     #[inline]
     pub(crate) fn is_split(&self) -> bool {
         self.prev != NO_BLOCK || self.next != NO_BLOCK
+    }
+
+    #[inline]
+    pub(crate) fn is_expandable(&self) -> bool {
+        self.segment != NOT_EXPANDABLE
     }
 }
 
@@ -98,6 +111,10 @@ impl BlockTable {
 
     pub(crate) fn remove(&mut self, index: BlockIndex) {
         self.vacant.push(index);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.vacant.len() == self.blocks.len()
     }
 }
 

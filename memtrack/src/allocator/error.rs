@@ -1,5 +1,6 @@
 //! Why an allocation was refused.
 
+use super::private_pools::PoolId;
 use super::rounding::{MIN_LARGE_BYTES, SMALL_LIMIT_BYTES};
 use crate::device::{DeviceError, Stream};
 use crate::units::Bytes;
@@ -48,6 +49,14 @@ pub enum AllocationError {
         access: &'static str,
         /// What to use instead.
         advice: &'static str,
+    },
+    /// A pool that allocations are led into already, by a guard or a capture.
+    #[error(
+        "memory pool {pool} is in use already: allocations are led into it by one guard or capture at a time; end the other first"
+    )]
+    PoolInUse {
+        /// The pool.
+        pool: PoolId,
     },
     /// All handles of the buffer's allocator are gone.
     #[error("the buffer's allocator has been dropped; keep a handle of it to allocate more")]

@@ -4,8 +4,8 @@
 //! what holds instead (no limit: all the device has), since formatters show a missing value as a stray blank. No lock is held while these run.
 
 use super::error::OutOfMemory;
+use super::grow::Retry;
 use super::inner::Inner;
-use super::reclaim::Retry;
 use crate::device::{DeviceError, Stream};
 use crate::units::signed;
 
@@ -69,5 +69,16 @@ pub(super) fn log_lost_block(inner: &Inner, stream: Stream, error: &DeviceError)
             error = %error,
         },
         "a freed block stays out of use: a stream that used it can be given no event and cannot be waited for"
+    );
+}
+
+pub(super) fn log_not_expandable(inner: &Inner, reason: &str) {
+    tracing::warn!(
+        target: "memtrack::allocator",
+        {
+            mem.device = inner.device.name(),
+            reason,
+        },
+        "expandable_segments is set and has no effect here"
     );
 }

@@ -172,6 +172,16 @@ impl FreeSet {
         self.at(position).map(|found| (position, found))
     }
 
+    /// What stands behind a position, until the set is changed.
+    pub(crate) fn after(&self, Position { run, place }: Position) -> Option<(Position, FreeBlock)> {
+        let position = if place + 1 < self.runs.get(run)?.len() {
+            Position { run, place: place + 1 }
+        } else {
+            Position { run: run + 1, place: 0 }
+        };
+        self.at(position).map(|found| (position, found))
+    }
+
     /// The block before `block` in the order, present or not.
     pub(crate) fn before(&self, block: &FreeBlock) -> Option<FreeBlock> {
         let Position { run, place } = self.position(block.key())?;
@@ -234,6 +244,9 @@ mod tests {
                 assert_eq!(set.best_fit(size_bytes).map(|(_, found)| found), expected);
                 let before = model.range(..(size_bytes, address)).next_back().map(|(_, found)| *found);
                 assert_eq!(set.before(&block), before);
+                let after = set.best_fit(size_bytes).and_then(|(position, _)| set.after(position));
+                let expected = model.range((size_bytes, 0)..).nth(1).map(|(_, found)| *found);
+                assert_eq!(after.map(|(_, found)| found), expected);
                 if let Some((position, found)) = set.best_fit(size_bytes) {
                     model.remove(&(found.size_bytes, found.address));
                     // What is left of it, as when a block is split.

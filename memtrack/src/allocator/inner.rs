@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use super::config::Config;
 use super::error::AllocationError;
+use super::events;
 use super::pending::PendingFrees;
+use super::private_pools::{PoolId, PoolOptions, PrivatePool, Routes};
 use super::raw::RawBlocks;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
@@ -26,6 +28,10 @@ pub(crate) struct Growth {
     /// Taken from the device and not given back.
     pub(crate) reserved_bytes: u64,
     pub(crate) limit_bytes: Option<u64>,
+    /// The settings in force.
+    pub(super) config: Config,
+    /// The same as the pools use them; each shard has a copy.
+    pub(super) rules: SizeRules,
 }
 
 /// All of an allocator but its public handle.
@@ -34,15 +40,14 @@ pub(crate) struct Inner {
     /// The device's name, for records that outlive the device.
     pub(crate) name: Arc<str>,
     pub(crate) device: Arc<dyn Device>,
-    pub(crate) config: Config,
-    pub(crate) rules: SizeRules,
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
     pub(super) ledger: SharedLedger,
-    /// By stream, in the order of stream handles.
+    /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
-    /// Searches are counted only while the garbage collector can use the count: with a limit and a threshold.
-    counts_searches: AtomicBool,
+    pub(super) routes: Routes,
+    /// In the order in which they were made.
+    private_pools: Mutex<Vec<Arc<PrivatePool>>>,
     searches: [AtomicU64; 2],
     /// Blocks that the program holds by address.
     pub(super) raw: RawBlocks,
@@ -54,10 +59,12 @@ pub(crate) struct Inner {
 impl fmt::Debug for Inner {
     /// What a person wants to know of an allocator, and no lock that a caller in the midst of it could hold.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachingAllocator")
-            .field("device", &self.device.name())
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        let mut text = f.debug_struct("CachingAllocator");
+        text.field("device", &self.device.name());
+        if let Ok(growth) = self.growth.try_lock() {
+            text.field("config", &growth.config);
+        }
+        text.finish_non_exhaustive()
     }
 }
 
@@ -69,25 +76,26 @@ thread_local! {
 
 impl Inner {
     pub(super) fn new(device: Arc<dyn Device>, config: Config) -> Self {
-        let rules = SizeRules::new(&config);
         let max_split_size = config.signed_max_split_size();
+        let fraction = config.per_process_memory_fraction;
+        let rules = SizeRules::new(&config);
         let inner = Self {
             name: device.name().into(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
-            rules,
             pending: PendingFrees::default(),
-            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None }),
             ledger: SharedLedger::new(Ledger::new(max_split_size)),
             shards: RwLock::default(),
-            counts_searches: AtomicBool::new(false),
+            routes: Routes::new(config.torch_exact),
+            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules }),
+            private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
             handle: OnceLock::new(),
             companion: OnceLock::new(),
-            config,
         };
-        inner.set_fraction(inner.config.per_process_memory_fraction);
+        inner.set_fraction(fraction);
+        inner.warn_not_expandable();
         inner
     }
 
@@ -115,8 +123,52 @@ impl Inner {
         let mut growth = lock(&self.growth);
         let limit_bytes = (fraction * self.device.total_bytes() as f64) as u64;
         growth.limit_bytes = (fraction < 1.0).then_some(limit_bytes);
-        let collects = growth.limit_bytes.is_some() && self.config.garbage_collection_threshold.is_some();
-        self.counts_searches.store(collects, Ordering::Relaxed);
+        self.put_in_force(&mut growth);
+    }
+
+    /// Says so when expandable segments are wanted and the device cannot have them. No lock may be held.
+    pub(super) fn warn_not_expandable(&self) {
+        let rules = {
+            let growth = lock(&self.growth);
+            (growth.config.expandable_segments && !growth.rules.expandable).then(|| SizeRules::new(&growth.config))
+        };
+        if let Some(reason) = rules.and_then(|rules| self.page_misfit(&rules)) {
+            events::log_not_expandable(self, reason);
+        }
+    }
+
+    /// Changes the settings; what the change leaves is in force even when it says that it failed.
+    pub(super) fn change_settings<E>(&self, change: impl FnOnce(&mut Config) -> Result<(), E>) -> Result<(), E> {
+        let mut growth = lock(&self.growth);
+        let outcome = change(&mut growth.config);
+        self.put_in_force(&mut growth);
+        outcome
+    }
+
+    /// Gives every shard the settings.
+    fn put_in_force(&self, growth: &mut Growth) {
+        let mut rules = SizeRules::new(&growth.config);
+        if rules.expandable && self.page_misfit(&rules).is_some() {
+            rules.expandable = false;
+        }
+        // The count is of use only to the garbage collector.
+        rules.counts_searches = growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
+        growth.rules = rules;
+        // No shard is made meanwhile, so none has older settings.
+        let shards = write(&self.shards);
+        for shard in shards.iter() {
+            shard.pools().rules = rules;
+        }
+    }
+
+    /// Why the device cannot have expandable segments, if it cannot.
+    fn page_misfit(&self, rules: &SizeRules) -> Option<&'static str> {
+        let Some(memory) = self.device.virtual_memory() else {
+            return Some("the device has no virtual memory");
+        };
+        let fits = |pool| rules.page_bytes(pool).is_multiple_of(memory.granularity_bytes());
+        let all_fit = fits(PoolKind::Small) && fits(PoolKind::Large);
+        (!all_fit).then_some("the device's pages do not fit into 2 MiB or into large_segment_size_mb")
     }
 
     #[inline]
@@ -124,11 +176,9 @@ impl Inner {
         self.searches[pool as usize].load(Ordering::Relaxed)
     }
 
-    #[inline]
-    fn count_search(&self, pool: PoolKind) {
-        if self.counts_searches.load(Ordering::Relaxed) {
-            self.searches[pool as usize].fetch_add(1, Ordering::Relaxed);
-        }
+    #[cold]
+    pub(super) fn count_search(&self, pool: PoolKind) {
+        self.searches[pool as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A block of at least `requested_bytes`, which is not zero.
@@ -137,19 +187,27 @@ impl Inner {
         if requested_bytes >= REQUEST_LIMIT_BYTES {
             return Err(AllocationError::TooLarge { requested_bytes });
         }
-        if self.pending.any() {
-            self.pending.poll(&*self.device)?;
+        self.allocate_unchecked(requested_bytes, stream)
+    }
+
+    /// As [`allocate`](Self::allocate), of any size: one so large that its rounding overflows becomes a block of no bytes.
+    #[inline]
+    pub(super) fn allocate_unchecked(
+        self: &Arc<Self>,
+        requested_bytes: u64,
+        stream: Stream,
+    ) -> Result<Lease, AllocationError> {
+        if self.pending.any() && !self.routes.hold_events() {
+            self.pending.poll(self)?;
         }
-        let shard = self.shard(stream)?;
-        let size_bytes = self.rules.round(requested_bytes);
-        self.count_search(self.rules.pool(size_bytes));
-        match shard.serve_cached(size_bytes, requested_bytes) {
+        let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
+        match shard.serve_cached(requested_bytes) {
             Some(grant) => Ok(Lease::new(shard, grant)),
-            None => self.grow(shard, size_bytes, requested_bytes),
+            None => self.grow(shard, requested_bytes),
         }
     }
 
-    /// The shard of a stream, made on first use.
+    /// The shard of a stream's default pools, made on first use.
     #[inline]
     pub(crate) fn shard(self: &Arc<Self>, stream: Stream) -> Result<Arc<Shard>, AllocationError> {
         let last = LAST_SHARD.try_with(|last| match &*last.borrow() {
@@ -158,46 +216,96 @@ impl Inner {
         });
         match last {
             Ok(Some(shard)) => Ok(shard),
-            _ => self.find_shard(stream),
+            _ => {
+                let shard = self.find_shard(None, stream)?;
+                let _ = LAST_SHARD.try_with(|last| last.replace(Some((self.id, stream, Arc::downgrade(&shard)))));
+                Ok(shard)
+            }
+        }
+    }
+
+    /// The shard of the pool that an allocation by this thread is led into.
+    #[cold]
+    fn routed_shard(self: &Arc<Self>, stream: Stream) -> Result<Arc<Shard>, AllocationError> {
+        match self.routes.find(&*self.device, stream)? {
+            Some(pool) => self.find_shard(Some(&pool), stream),
+            None => self.shard(stream),
         }
     }
 
     #[cold]
-    fn find_shard(self: &Arc<Self>, stream: Stream) -> Result<Arc<Shard>, AllocationError> {
-        let known = |shards: &[Arc<Shard>]| shards.binary_search_by_key(&stream, |shard| shard.stream);
-        let found = {
-            let shards = read(&self.shards);
-            known(&shards).ok().map(|at| Arc::clone(&shards[at]))
-        };
-        let shard = match found {
-            Some(shard) => shard,
-            None => {
-                self.device.check_stream(stream)?;
-                let mut shards = write(&self.shards);
-                let at = known(&shards).unwrap_or_else(|at| {
-                    shards.insert(at, Arc::new(Shard::new(Arc::clone(self), stream)));
-                    at
-                });
-                Arc::clone(&shards[at])
-            }
-        };
-        let _ = LAST_SHARD.try_with(|last| last.replace(Some((self.id, stream, Arc::downgrade(&shard)))));
-        Ok(shard)
+    fn find_shard(
+        self: &Arc<Self>,
+        pool: Option<&Arc<PrivatePool>>,
+        stream: Stream,
+    ) -> Result<Arc<Shard>, AllocationError> {
+        let key = (pool.map_or(PoolId::DEFAULT, |pool| pool.id), stream);
+        if let Some(shard) = self.known_shard(key) {
+            return Ok(shard);
+        }
+        self.device.check_stream(stream)?;
+        // In this order, so that the settings are those in force.
+        let growth = lock(&self.growth);
+        let mut shards = write(&self.shards);
+        let at = position(&shards, key).unwrap_or_else(|at| {
+            shards.insert(at, Arc::new(Shard::new(Arc::clone(self), stream, pool.cloned(), growth.rules)));
+            at
+        });
+        Ok(Arc::clone(&shards[at]))
     }
 
-    /// All shards in the order of stream handles.
+    pub(super) fn known_shard(&self, key: (PoolId, Stream)) -> Option<Arc<Shard>> {
+        let shards = read(&self.shards);
+        position(&shards, key).ok().map(|at| Arc::clone(&shards[at]))
+    }
+
+    pub(super) fn add_private_pool(&self, options: PoolOptions) -> Arc<PrivatePool> {
+        let pool = Arc::new(PrivatePool::new(options));
+        lock(&self.private_pools).push(Arc::clone(&pool));
+        pool
+    }
+
+    pub(super) fn private_pools(&self) -> Vec<Arc<PrivatePool>> {
+        lock(&self.private_pools).clone()
+    }
+
+    /// Forgets a private pool that nobody uses and that has no block left.
+    pub(super) fn forget_if_empty(&self, pool: &PrivatePool) {
+        let mut shards = write(&self.shards);
+        let is_of_pool = |shard: &Arc<Shard>| shard.pool_id() == pool.id;
+        if pool.is_freeable() && shards.iter().filter(|shard| is_of_pool(shard)).all(|shard| shard.pools().is_empty()) {
+            // Dropped without the list's lock: a shard that goes looks for memory to give back.
+            let (gone, kept) = std::mem::take(&mut *shards).into_iter().partition::<Vec<_>, _>(is_of_pool);
+            *shards = kept;
+            drop(shards);
+            lock(&self.private_pools).retain(|of| of.id != pool.id);
+            drop(gone);
+        }
+    }
+
+    /// All shards: those of the default pools first, streams in the order of their handles.
     pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
         read(&self.shards).clone()
+    }
+
+    /// The shards of one pool, streams in the order of their handles.
+    pub(super) fn shards_of(&self, pool: PoolId) -> Vec<Arc<Shard>> {
+        read(&self.shards).iter().filter(|shard| shard.pool_id() == pool).cloned().collect()
     }
 
     /// The last handle is gone. Cached memory goes back to the device; what buffers hold goes with the last of them.
     pub(super) fn shut_down(&self) {
         self.raw.clear();
-        self.pending.close(&*self.device);
+        self.pending.close(self);
         // Shards refer to this and this to shards: here the circle is broken.
         let shards = std::mem::take(&mut *write(&self.shards));
         for shard in &shards {
             self.release_segments_of(shard);
         }
     }
+}
+
+/// Where a shard is in the list, or is to be.
+fn position(shards: &[Arc<Shard>], key: (PoolId, Stream)) -> Result<usize, usize> {
+    shards.binary_search_by_key(&key, |shard| (shard.pool_id(), shard.stream))
 }

@@ -8,25 +8,34 @@ mod block;
 mod config;
 mod error;
 mod events;
+mod expandable;
 mod free_set;
+mod grow;
 mod inner;
+mod mapping;
+mod memory_pool;
 mod pending;
 mod pools;
+mod private_pools;
 mod raw;
 mod reclaim;
 mod rounding;
 mod shard;
+mod stream_uses;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use config::{
-    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, SettingValue,
-    TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, ParsePolicyError, Policy,
+    SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
+pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
+pub use private_pools::{PoolId, PoolOptions};
+use rounding::REQUEST_LIMIT_BYTES;
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
 
@@ -115,9 +124,24 @@ impl CachingAllocator {
         &self.inner().device
     }
 
-    /// The configuration it was made with.
-    pub fn config(&self) -> &Config {
-        &self.inner().config
+    /// The settings in force.
+    pub fn config(&self) -> Config {
+        lock(&self.inner().growth).config.clone()
+    }
+
+    /// Changes the settings, by a text in PyTorch's own grammar with all its leniency, as PyTorch's `_set_allocator_settings`: some
+    /// keys go back to their default when the text does not name them, others keep their value. What is allocated stays as it is.
+    ///
+    /// `backend` cannot be changed, and `per_process_memory_fraction` is accepted without effect; see
+    /// [`set_per_process_memory_fraction`](Self::set_per_process_memory_fraction).
+    ///
+    /// # Errors
+    ///
+    /// [`TorchConfigError`]; as in PyTorch, what stands before the mistake is in force then.
+    pub fn apply_settings(&self, text: &str) -> Result<(), TorchConfigError> {
+        let outcome = self.inner().change_settings(|config| config.apply_torch(text));
+        self.inner().warn_not_expandable();
+        outcome
     }
 
     /// Whether both are handles of one allocator.
@@ -132,13 +156,21 @@ impl CachingAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`], or a failure of the device.
+    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`] from 2^60 bytes on, or a failure of the device. With
+    /// `torch_exact` no size is too large, as in PyTorch's `caching_allocator_alloc`: of the last 511 sizes below 2^64 (`-1`, say) the rounding
+    /// overflows and comes to a block of no bytes, at an address that the next block can have too; it is freed with the allocator.
     pub fn allocate_raw(&self, bytes: u64, stream: Stream) -> Result<u64, AllocationError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let lease = self.inner().allocate(bytes, stream)?;
-        Ok(self.inner().raw.hold(lease))
+        let inner = self.inner();
+        // PyTorch does not check here.
+        let lease = if bytes >= REQUEST_LIMIT_BYTES && self.config().torch_exact {
+            inner.allocate_unchecked(bytes, stream)?
+        } else {
+            inner.allocate(bytes, stream)?
+        };
+        Ok(inner.raw.hold(lease))
     }
 
     /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.
@@ -198,8 +230,11 @@ impl CachingAllocator {
         self.inner().ledger().reset_accumulated();
     }
 
-    /// Gives all cached segments that are wholly free back to the device, after waiting for streams that still use
-    /// freed blocks. Blocks in use keep their segments.
+    /// Gives all cached segments that are wholly free back to the device, and the whole free pages of expandable segments, after
+    /// waiting for streams that still use freed blocks. Blocks in use keep their segments.
+    ///
+    /// While a [`MemoryPool`] is entered on any thread, or a graph captured, only private pools that nobody uses any more are looked at,
+    /// and nothing is waited for, as in PyTorch.
     ///
     /// # Errors
     ///
@@ -207,8 +242,7 @@ impl CachingAllocator {
     pub fn empty_cache(&self) -> Result<(), DeviceError> {
         let inner = self.inner();
         let mut growth = lock(&inner.growth);
-        inner.synchronize_pending()?;
-        inner.release_cached(&mut growth)
+        inner.release_all(&mut growth)
     }
 
     /// Limits what is taken from the device to a share of its total memory; 1 removes the limit. Only growth is limited:

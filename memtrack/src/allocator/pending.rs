@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use super::block::BlockIndex;
 use super::events;
 use super::inner::Inner;
+use super::private_pools::PoolId;
 use super::shard::Shard;
+use super::stream_uses::StreamUses;
 use crate::device::{Device, DeviceError, Event, Stream};
 use crate::sync::lock;
 
@@ -24,6 +26,14 @@ struct PendingFree {
     index: BlockIndex,
 }
 
+/// A block freed while a pool was routed to or a graph captured: no event is recorded before that ends.
+#[derive(Debug)]
+struct HeldBack {
+    shard: Arc<Shard>,
+    index: BlockIndex,
+    uses: StreamUses,
+}
+
 /// How long a wait goes on for frees that other threads are just queuing or completing. What they do takes a call of the
 /// driver or two, which can stand still while a stream's queue of launches is full.
 const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +44,7 @@ const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
 /// done. Between these, in the hands of some thread, it is in transit.
 #[derive(Debug, Default)]
 pub(crate) struct PendingFrees {
-    /// Events that blocks wait for, announced and not complete. Zero spares an allocation the lock.
+    /// Events that blocks wait for, announced and not complete, and blocks held back. Zero spares an allocation the lock.
     count: AtomicUsize,
     queues: Mutex<Queues>,
     /// One wait at a time, since each begins a generation of which only two are told apart.
@@ -46,6 +56,7 @@ struct Queues {
     /// The allocator's handles are gone, nobody will poll any more: frees wait instead of being deferred.
     closed: bool,
     by_stream: Vec<(Stream, VecDeque<PendingFree>)>,
+    held_back: Vec<HeldBack>,
     generation: Generation,
     /// Events in transit, of the present generation and of the one before.
     in_transit: [usize; 2],
@@ -129,9 +140,53 @@ impl PendingFrees {
         Ok(())
     }
 
+    /// Keeps a freed block until no route is in force any more. The caller holds the lock of its shard.
+    pub(super) fn hold_back(&self, shard: &Arc<Shard>, index: BlockIndex, uses: StreamUses) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        lock(&self.queues).held_back.push(HeldBack { shard: Arc::clone(shard), index, uses });
+    }
+
+    /// Records the events of the blocks that were held back. To be called when no route is in force.
+    fn defer_held_back(&self, inner: &Inner) {
+        let (held_back, announced) = {
+            let mut queues = lock(&self.queues);
+            if queues.held_back.is_empty() {
+                return;
+            }
+            let held_back = std::mem::take(&mut queues.held_back);
+            // One each at least: a block without an event arrives too.
+            let event_count: usize = held_back.iter().map(|held| held.uses.to_record().len().max(1)).sum();
+            self.count.fetch_add(event_count - held_back.len(), Ordering::AcqRel);
+            (held_back, queues.set_out(event_count))
+        };
+        for HeldBack { shard, index, uses } in held_back {
+            let mut lost = None;
+            for stream in uses.to_wait_for() {
+                let device = &inner.device;
+                lost = lost.or(device.synchronize_stream(stream).or_else(|_| device.synchronize()).err());
+            }
+            let streams = uses.to_record();
+            if lost.is_none() && !streams.is_empty() {
+                shard.expect_events(index, streams.len() as u32);
+                self.defer(inner, &shard, index, &streams, announced);
+                continue;
+            }
+            match lost {
+                None => shard.event_done(index),
+                // As in `defer`: better lost than reused.
+                Some(error) => events::log_lost_block(inner, shard.stream, &error),
+            }
+            let event_count = streams.len().max(1);
+            self.count.fetch_sub(event_count, Ordering::AcqRel);
+            lock(&self.queues).arrive(announced, event_count);
+        }
+    }
+
     /// Completes the frees whose events are done. Never waits. An unfinished event holds back the later ones of its
     /// stream only.
-    pub(super) fn poll(&self, device: &dyn Device) -> Result<(), DeviceError> {
+    pub(super) fn poll(&self, inner: &Inner) -> Result<(), DeviceError> {
+        self.defer_held_back(inner);
+        let device = &*inner.device;
         let mut done = Vec::new();
         let mut failure = Ok(());
         let set_out = {
@@ -155,9 +210,10 @@ impl PendingFrees {
         failure
     }
 
-    /// Waits for every event outstanding now and completes its free, those that other threads have in transit included.
-    /// After a failure the rest stays outstanding.
-    pub(super) fn wait(&self, device: &dyn Device) -> Result<(), DeviceError> {
+    /// Waits for every event outstanding now and completes its free, those that other threads have in transit included; with
+    /// `pool`, for those of that pool's blocks only. After a failure the rest stays outstanding.
+    pub(super) fn wait(&self, inner: &Inner, pool: Option<PoolId>) -> Result<(), DeviceError> {
+        self.defer_held_back(inner);
         let _one_at_a_time = lock(&self.waiting);
         let before = {
             let mut queues = lock(&self.queues);
@@ -174,14 +230,23 @@ impl PendingFrees {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.wait_for_queued(device)
+        self.wait_for_queued(&*inner.device, pool)
     }
 
-    fn wait_for_queued(&self, device: &dyn Device) -> Result<(), DeviceError> {
+    fn wait_for_queued(&self, device: &dyn Device, pool: Option<PoolId>) -> Result<(), DeviceError> {
         // Taken out of the lock first: the wait can be long, and other threads go on freeing meanwhile.
         let (mut taken, set_out) = {
             let mut queues = lock(&self.queues);
-            let taken = std::mem::take(&mut queues.by_stream);
+            let mut taken = std::mem::take(&mut queues.by_stream);
+            if let Some(pool) = pool {
+                for (stream, queue) in &mut taken {
+                    let all = std::mem::take(queue);
+                    let (of_pool, others) = all.into_iter().partition(|free| free.shard.pool_id() == pool);
+                    *queue = of_pool;
+                    queues.by_stream.push((*stream, others));
+                }
+                queues.by_stream.retain(|(_, queue)| !queue.is_empty());
+            }
             let set_out = queues.set_out(taken.iter().map(|(_, queue)| queue.len()).sum());
             (taken, set_out)
         };
@@ -217,9 +282,9 @@ impl PendingFrees {
 
     /// Waits for what is outstanding and defers nothing any more. What cannot be waited for is forgotten: its blocks stay
     /// out of use.
-    pub(super) fn close(&self, device: &dyn Device) {
+    pub(super) fn close(&self, inner: &Inner) {
         lock(&self.queues).closed = true;
-        if self.wait(device).is_err() {
+        if self.wait(inner, None).is_err() {
             let forgotten = std::mem::take(&mut lock(&self.queues).by_stream);
             let event_count = forgotten.iter().map(|(_, queue)| queue.len()).sum();
             self.count.fetch_sub(event_count, Ordering::AcqRel);

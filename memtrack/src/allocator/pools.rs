@@ -3,8 +3,11 @@
 //! The steps of an allocation and of a free are compiled into one piece each (`inline(always)`): results of three words or
 //! more that pass through memory between them cost more than the steps themselves.
 
+use std::collections::BTreeMap;
+
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
-use super::free_set::{FreeBlock, FreeSet};
+use super::expandable::Segments;
+use super::free_set::{FreeBlock, FreeSet, Position};
 use super::rounding::SizeRules;
 use crate::ledger::{BlockEntry, SplitChange};
 use crate::stats::PoolKind;
@@ -17,17 +20,38 @@ pub(crate) struct SizedRequest {
     pub(crate) requested_bytes: u64,
     /// The pool's search count, for the age of what is left over.
     pub(crate) search_count: u64,
+    /// Blocks of expandable segments may serve it.
+    pub(crate) expandable: bool,
 }
 
 /// One stream's pools and all of its blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StreamPools {
+    /// The settings in force; all shards of an allocator have the same.
+    pub(crate) rules: SizeRules,
+    /// Every block is a whole segment.
+    pub(crate) no_split: bool,
     pub(crate) blocks: BlockTable,
     small: FreeSet,
     large: FreeSet,
+    /// Stretches of expandable segments without memory, by address.
+    unmapped: [BTreeMap<u64, BlockIndex>; 2],
+    pub(super) segments: Segments,
 }
 
 impl StreamPools {
+    pub(crate) fn new(rules: SizeRules, no_split: bool) -> Self {
+        Self {
+            rules,
+            no_split,
+            blocks: BlockTable::default(),
+            small: FreeSet::default(),
+            large: FreeSet::default(),
+            unmapped: Default::default(),
+            segments: Segments::default(),
+        }
+    }
+
     #[inline]
     pub(crate) fn free(&self, pool: PoolKind) -> &FreeSet {
         match pool {
@@ -37,24 +61,36 @@ impl StreamPools {
     }
 
     #[inline]
-    fn free_mut(&mut self, pool: PoolKind) -> &mut FreeSet {
+    pub(super) fn free_mut(&mut self, pool: PoolKind) -> &mut FreeSet {
         match pool {
             PoolKind::Small => &mut self.small,
             PoolKind::Large => &mut self.large,
         }
     }
 
+    pub(super) fn unmapped(&self, pool: PoolKind) -> &BTreeMap<u64, BlockIndex> {
+        &self.unmapped[pool as usize]
+    }
+
+    pub(super) fn unmapped_mut(&mut self, pool: PoolKind) -> &mut BTreeMap<u64, BlockIndex> {
+        &mut self.unmapped[pool as usize]
+    }
+
     /// Serves a request with the best fit, if the rules let it. Returns the block and what happened to the inactive split
     /// counters.
     #[inline(always)]
-    pub(crate) fn serve(&mut self, rules: &SizeRules, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
-        let pool = rules.pool(request.size_bytes);
+    pub(crate) fn serve(&mut self, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
+        let pool = self.rules.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
-        let (position, found) = self.free(pool).best_fit(request.size_bytes)?;
-        if !rules.may_serve(found.size_bytes, request.size_bytes) {
+        let mut best = self.free(pool).best_fit(request.size_bytes)?;
+        if self.blocks[best.1.index].is_expandable() {
+            best = self.step_over_expandable(pool, best, request.expandable)?;
+        }
+        let (position, found) = best;
+        if !self.rules.may_serve(found.size_bytes, request.size_bytes) {
             return None;
         }
-        let (change, rest) = self.hand_out(rules, found.index, request);
+        let (change, rest) = self.hand_out(found.index, request);
         match rest {
             Some(rest) => self.free_mut(pool).replace_at(position, rest),
             None => self.free_mut(pool).remove_at(position),
@@ -62,21 +98,56 @@ impl StreamPools {
         Some((found.index, change))
     }
 
+    /// PyTorch's choice when the best fit is of an expandable segment. A block at the end that can grow counts as larger by
+    /// what is not mapped yet, so that it is kept for larger requests; a request of the other mode gets none of them.
+    #[cold]
+    fn step_over_expandable(
+        &self,
+        pool: PoolKind,
+        mut best: (Position, FreeBlock),
+        expandable: bool,
+    ) -> Option<(Position, FreeBlock)> {
+        let free = self.free(pool);
+        if !expandable {
+            while self.blocks[best.1.index].is_expandable() {
+                best = free.after(best.0)?;
+            }
+            return Some(best);
+        }
+        let growable_bytes = |found: &FreeBlock| {
+            let next = self.blocks[found.index].next;
+            let grows = next != NO_BLOCK && self.blocks[next].state == BlockState::Unmapped;
+            found.size_bytes + if grows { self.blocks[next].size_bytes } else { 0 }
+        };
+        while self.blocks[best.1.index].is_expandable() {
+            match free.after(best.0) {
+                Some(next) if growable_bytes(&next.1) < growable_bytes(&best.1) => best = next,
+                _ => break,
+            }
+        }
+        Some(best)
+    }
+
     /// Serves a request with a segment new from the device; as [`serve`](Self::serve).
     pub(crate) fn serve_with_segment(
         &mut self,
-        rules: &SizeRules,
         address: u64,
         segment_bytes: u64,
         request: &SizedRequest,
     ) -> (BlockIndex, SplitChange) {
-        let pool = rules.pool(request.size_bytes);
+        let pool = self.rules.pool(request.size_bytes);
         let index = self.blocks.insert(Block::segment(address, segment_bytes, pool));
-        let (change, rest) = self.hand_out(rules, index, request);
+        (index, self.serve_with(index, request))
+    }
+
+    /// Serves a request with a block that is in no set.
+    pub(super) fn serve_with(&mut self, index: BlockIndex, request: &SizedRequest) -> SplitChange {
+        let pool = self.blocks[index].pool;
+        let (change, rest) = self.hand_out(index, request);
         if let Some(rest) = rest {
             self.free_mut(pool).insert(rest);
         }
-        (index, change)
+        change
     }
 
     /// Forgets a segment that went back to the device; it is a whole block out of the free set.
@@ -88,22 +159,18 @@ impl StreamPools {
     /// Hands out a block, split if the rules say so: the front is handed out, the rest is free and still to be put into
     /// the free set.
     #[inline(always)]
-    fn hand_out(
-        &mut self,
-        rules: &SizeRules,
-        index: BlockIndex,
-        request: &SizedRequest,
-    ) -> (SplitChange, Option<FreeBlock>) {
+    fn hand_out(&mut self, index: BlockIndex, request: &SizedRequest) -> (SplitChange, Option<FreeBlock>) {
         let size_bytes = request.size_bytes;
         let block = &mut self.blocks[index];
         let was_split = block.is_split();
         let whole_bytes = block.size_bytes;
         let rest_bytes = whole_bytes - size_bytes;
+        let stale_requested_bytes = std::mem::replace(&mut block.requested_bytes, request.requested_bytes);
         block.state = BlockState::Allocated;
-        block.requested_bytes = request.requested_bytes;
-        if !rules.should_split(block.pool, whole_bytes, size_bytes) {
+        let counts = !block.is_expandable();
+        if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
-            return (if was_split { change } else { SplitChange::default() }, None);
+            return (if was_split && counts { change } else { SplitChange::default() }, None);
         }
         block.size_bytes = size_bytes;
         let (address, after) = (block.address + size_bytes, block.next);
@@ -111,30 +178,41 @@ impl StreamPools {
             prev: index,
             next: after,
             freed_at_search: request.search_count,
+            // As PyTorch, which keeps the old object for the rest; a snapshot shows it.
+            requested_bytes: stale_requested_bytes,
+            segment: block.segment,
             ..Block::segment(address, rest_bytes, block.pool)
         };
-        let rest = self.blocks.insert(rest);
-        self.blocks[index].next = rest;
-        if after != NO_BLOCK {
-            self.blocks[after].prev = rest;
-        }
-        let change = if was_split {
-            SplitChange { count: 0, bytes: -(size_bytes as i64) }
-        } else {
-            SplitChange { count: 1, bytes: rest_bytes as i64 }
+        let rest = self.insert_after(index, rest);
+        let change = match (counts, was_split) {
+            (false, _) => SplitChange::default(),
+            (true, true) => SplitChange { count: 0, bytes: -(size_bytes as i64) },
+            (true, false) => SplitChange { count: 1, bytes: rest_bytes as i64 },
         };
         (change, Some(FreeBlock { size_bytes: rest_bytes, address, index: rest }))
     }
 
+    /// Puts a block, which names its neighbours, into the chain behind `index`.
+    #[inline(always)]
+    pub(super) fn insert_after(&mut self, index: BlockIndex, block: Block) -> BlockIndex {
+        let after = block.next;
+        let inserted = self.blocks.insert(block);
+        self.blocks[index].next = inserted;
+        if after != NO_BLOCK {
+            self.blocks[after].prev = inserted;
+        }
+        inserted
+    }
+
     /// A block as the ledger enters it.
     #[inline]
-    pub(crate) fn entry(&self, rules: &SizeRules, index: BlockIndex) -> BlockEntry {
+    pub(crate) fn entry(&self, index: BlockIndex) -> BlockEntry {
         let block = &self.blocks[index];
         BlockEntry {
             pool: block.pool,
             size_bytes: block.size_bytes as i64,
             requested_bytes: block.requested_bytes as i64,
-            oversize: rules.is_oversize(block.size_bytes),
+            oversize: self.rules.is_oversize(block.size_bytes),
         }
     }
 
@@ -143,7 +221,7 @@ impl StreamPools {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
-        let absorbed = [self.absorb(index, prev), self.absorb(index, next)];
+        let absorbed = [self.absorb(index, prev, BlockState::Free), self.absorb(index, next, BlockState::Free)];
         let mut change = SplitChange::default();
         for neighbour in absorbed.iter().flatten() {
             change.count -= 1;
@@ -155,6 +233,9 @@ impl StreamPools {
         if block.is_split() {
             change.count += 1;
             change.bytes += block.size_bytes as i64;
+        }
+        if block.is_expandable() {
+            change = SplitChange::default();
         }
         let merged = FreeBlock { size_bytes: block.size_bytes, address: block.address, index };
         let pool = block.pool;
@@ -170,11 +251,11 @@ impl StreamPools {
         change
     }
 
-    /// Merges a free neighbour into a block and returns what is still to be taken out of the free set; `None` when there
-    /// is no such neighbour or it is not free.
+    /// Merges a neighbour in the given state into a block and returns what is still to be taken out of that state's set;
+    /// `None` when there is no such neighbour or it is in another state.
     #[inline(always)]
-    fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex) -> Option<FreeBlock> {
-        if neighbour == NO_BLOCK || self.blocks[neighbour].state != BlockState::Free {
+    pub(super) fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex, state: BlockState) -> Option<FreeBlock> {
+        if neighbour == NO_BLOCK || self.blocks[neighbour].state != state {
             return None;
         }
         let Block { address, size_bytes, prev, next, .. } = self.blocks[neighbour];
@@ -196,9 +277,19 @@ impl StreamPools {
         Some(FreeBlock { size_bytes, address, index: neighbour })
     }
 
-    /// The free blocks that are whole segments, in search order.
+    /// The free blocks that are whole plain segments, in search order.
     pub(crate) fn whole_free(&self, pool: PoolKind) -> Vec<FreeBlock> {
-        self.free(pool).iter().filter(|free| !self.blocks[free.index].is_split()).collect()
+        self.free(pool).iter().filter(|free| self.is_whole_segment(free)).collect()
+    }
+
+    pub(crate) fn is_whole_segment(&self, free: &FreeBlock) -> bool {
+        let block = &self.blocks[free.index];
+        !block.is_split() && !block.is_expandable()
+    }
+
+    /// Whether there is no block at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
     /// Takes a block out of the free set.

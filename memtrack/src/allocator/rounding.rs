@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::config::Config;
+use super::config::{Config, Policy};
 use crate::stats::PoolKind;
 use crate::units::MIB;
 
@@ -83,8 +83,15 @@ pub(crate) struct SizeRules {
     /// [`u64::MAX`] without a limit.
     pub(crate) max_split_size_bytes: u64,
     max_non_split_rounding_bytes: u64,
-    large_segment_size_bytes: u64,
+    /// Also the page of large expandable segments.
+    pub(crate) large_segment_size_bytes: u64,
     divisions: Option<RoundupDivisions>,
+    /// Requests that no free block serves grow expandable segments.
+    pub(crate) expandable: bool,
+    /// PyTorch's numbers also where PyTorch is wrong.
+    pub(crate) torch_exact: bool,
+    /// A limit and a threshold are set, so the garbage collector needs to know how long blocks have been free.
+    pub(crate) counts_searches: bool,
 }
 
 impl SizeRules {
@@ -99,6 +106,17 @@ impl SizeRules {
                 .clamp(MIN_BLOCK_BYTES, REQUEST_LIMIT_BYTES)
                 .next_multiple_of(MIN_BLOCK_BYTES),
             divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
+            expandable: config.expandable_segments || config.policy == Policy::Compact,
+            torch_exact: config.torch_exact,
+            counts_searches: false,
+        }
+    }
+
+    /// The page of an expandable segment, which is mapped as a whole.
+    pub(crate) fn page_bytes(&self, pool: PoolKind) -> u64 {
+        match pool {
+            PoolKind::Small => SMALL_SEGMENT_BYTES,
+            PoolKind::Large => self.large_segment_size_bytes,
         }
     }
 
@@ -111,7 +129,8 @@ impl SizeRules {
         if let Some(rounded_bytes) = self.divisions.as_ref().and_then(|divisions| divisions.round(bytes)) {
             return rounded_bytes;
         }
-        bytes.next_multiple_of(MIN_BLOCK_BYTES)
+        // Of the very last sizes, which only the raw interface lets through, PyTorch makes 0.
+        bytes.wrapping_add(MIN_BLOCK_BYTES - 1) & !(MIN_BLOCK_BYTES - 1)
     }
 
     #[inline]
@@ -127,7 +146,7 @@ impl SizeRules {
             // A configuration given by value may name a size below the request's.
             self.large_segment_size_bytes.max(size_bytes)
         } else {
-            size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)
+            size_bytes.checked_next_multiple_of(LARGE_ROUNDING_BYTES).unwrap_or(u64::MAX)
         }
     }
 
@@ -146,12 +165,14 @@ impl SizeRules {
         }
     }
 
+    /// Whether the rest of a block goes back to the pool. `expandable` is the mode of the request, whatever the block is.
     #[inline]
-    pub(crate) fn should_split(&self, pool: PoolKind, block_bytes: u64, size_bytes: u64) -> bool {
+    pub(crate) fn should_split(&self, pool: PoolKind, expandable: bool, block_bytes: u64, size_bytes: u64) -> bool {
         let rest_bytes = block_bytes - size_bytes;
-        match pool {
-            PoolKind::Small => rest_bytes >= MIN_BLOCK_BYTES,
-            PoolKind::Large => size_bytes < self.max_split_size_bytes && rest_bytes > LARGE_SPLIT_REST_BYTES,
+        if expandable || pool == PoolKind::Small {
+            rest_bytes >= MIN_BLOCK_BYTES
+        } else {
+            size_bytes < self.max_split_size_bytes && rest_bytes > LARGE_SPLIT_REST_BYTES
         }
     }
 }
@@ -211,6 +232,6 @@ mod tests {
         assert_eq!(rules.segment_size(10 * MIB - 512), 20 * MIB);
         assert_eq!(rules.segment_size(rules.round(10 * MIB - 1)), 10 * MIB);
         assert_eq!(rules.segment_size(25 * MIB), 26 * MIB);
-        assert!(!rules.should_split(PoolKind::Large, 26 * MIB, 25 * MIB), "a rest of exactly 1 MiB is kept");
+        assert!(!rules.should_split(PoolKind::Large, false, 26 * MIB, 25 * MIB), "a rest of exactly 1 MiB is kept");
     }
 }

@@ -1,7 +1,7 @@
 //! One stream's pools behind their lock, and the lease of a block.
 //!
-//! Free blocks are never shared between streams, so each stream is a shard with a lock of its own; streams meet only at
-//! the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks held by address, one wait for
+//! Free blocks are never shared between streams, so each stream is a shard with a lock of its own, and so is each stream of each
+//! private pool; streams meet only at the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks held by address, one wait for
 //! pending frees, shard, the queues of pending frees or the ledger.
 
 use std::fmt;
@@ -10,25 +10,35 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::block::{BlockIndex, BlockState};
 use super::inner::Inner;
 use super::pools::{SizedRequest, StreamPools};
+use super::private_pools::{PoolId, PrivatePool};
+use super::rounding::SizeRules;
 use crate::context;
 use crate::device::Stream;
 use crate::ledger::{EventLog, SplitChange};
-use crate::sync::lock;
+use crate::sync::{get_mut, lock};
 
-/// One stream's pools.
+/// One stream's pools: the default ones, or those of a private pool.
 ///
 /// A shard keeps its allocator's books alive, and is kept alive by each block it handed out: buffers may outlive the
 /// last handle of their allocator.
 pub(crate) struct Shard {
     pub(crate) inner: Arc<Inner>,
     pub(crate) stream: Stream,
+    /// `None` for the default pools.
+    pub(super) private: Option<Arc<PrivatePool>>,
     log: Arc<EventLog>,
     pools: Mutex<StreamPools>,
 }
 
 impl Shard {
-    pub(crate) fn new(inner: Arc<Inner>, stream: Stream) -> Self {
-        Self { inner, stream, log: Arc::default(), pools: Mutex::new(StreamPools::default()) }
+    pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
+        let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
+        let pools = Mutex::new(StreamPools::new(rules, no_split));
+        Self { inner, stream, private, log: Arc::default(), pools }
+    }
+
+    pub(super) fn pool_id(&self) -> PoolId {
+        self.private.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id)
     }
 
     #[inline]
@@ -37,39 +47,50 @@ impl Shard {
     }
 
     /// Serves a request from the free blocks, if one fits.
-    pub(crate) fn serve_cached(&self, size_bytes: u64, requested_bytes: u64) -> Option<Grant> {
-        let request = self.sized_request(size_bytes, requested_bytes);
+    pub(crate) fn serve_cached(&self, requested_bytes: u64) -> Option<Grant> {
         let mut pools = self.pools();
-        let (index, split) = pools.serve(&self.inner.rules, &request)?;
-        Some(self.enter(&mut pools, index, split))
+        if pools.rules.counts_searches && self.private.is_none() {
+            self.inner.count_search(pools.rules.pool(pools.rules.round(requested_bytes)));
+        }
+        let request = self.sized_request(&pools.rules, requested_bytes);
+        self.serve(&mut pools, &request)
+    }
+
+    /// As [`serve_cached`](Self::serve_cached), for a request that has been counted; `expandable` says whether expandable segments may serve
+    /// it.
+    pub(super) fn serve_again(&self, requested_bytes: u64, expandable: bool) -> Option<Grant> {
+        let mut pools = self.pools();
+        let request = SizedRequest { expandable, ..self.sized_request(&pools.rules, requested_bytes) };
+        self.serve(&mut pools, &request)
     }
 
     /// Serves a request with a segment new from the device.
-    pub(super) fn serve_with_segment(
-        &self,
-        address: u64,
-        segment_bytes: u64,
-        size_bytes: u64,
-        requested_bytes: u64,
-    ) -> Grant {
-        let request = self.sized_request(size_bytes, requested_bytes);
+    pub(super) fn serve_with_segment(&self, address: u64, segment_bytes: u64, requested_bytes: u64) -> Grant {
         let mut pools = self.pools();
-        let (index, split) = pools.serve_with_segment(&self.inner.rules, address, segment_bytes, &request);
+        let request = self.sized_request(&pools.rules, requested_bytes);
+        let (index, split) = pools.serve_with_segment(address, segment_bytes, &request);
         self.enter(&mut pools, index, split)
     }
 
+    #[inline(always)]
+    fn serve(&self, pools: &mut StreamPools, request: &SizedRequest) -> Option<Grant> {
+        let (index, split) = pools.serve(request)?;
+        Some(self.enter(pools, index, split))
+    }
+
     #[inline]
-    fn sized_request(&self, size_bytes: u64, requested_bytes: u64) -> SizedRequest {
-        let search_count = self.inner.search_count(self.inner.rules.pool(size_bytes));
-        SizedRequest { size_bytes, requested_bytes, search_count }
+    pub(super) fn sized_request(&self, rules: &SizeRules, requested_bytes: u64) -> SizedRequest {
+        let size_bytes = rules.round(requested_bytes);
+        let search_count = self.inner.search_count(rules.pool(size_bytes));
+        SizedRequest { size_bytes, requested_bytes, search_count, expandable: rules.expandable }
     }
 
     /// Enters a block that was just handed out into the books.
     #[inline(always)]
-    fn enter(&self, pools: &mut StreamPools, index: BlockIndex, split: SplitChange) -> Grant {
+    pub(super) fn enter(&self, pools: &mut StreamPools, index: BlockIndex, split: SplitChange) -> Grant {
         let inner = &self.inner;
         let context = context::current(inner.id);
-        let entry = pools.entry(&inner.rules, index);
+        let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         block.owner = context;
         inner.ledger.allocated(&self.log, &entry, split, context);
@@ -81,20 +102,30 @@ impl Shard {
         let inner = &self.inner;
         let context = context::current(inner.id);
         let mut pools = self.pools();
-        let entry = pools.entry(&inner.rules, index);
+        let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         let owner = block.owner;
-        let Some(streams) = block.streams.take() else {
+        let Some(uses) = block.uses.take() else {
             let split = pools.take_back(index, inner.search_count(entry.pool));
             inner.ledger.freed(&self.log, &entry, split, owner, context);
             return;
         };
         block.state = BlockState::PendingFree;
-        block.event_count = streams.len() as u32;
         inner.ledger().free_requested(&entry, owner, context);
+        if inner.routes.hold_events() {
+            inner.pending.hold_back(self, index, *uses);
+            return;
+        }
+        let streams = uses.streams();
+        block.event_count = streams.len() as u32;
         let announced = inner.pending.announce(streams.len());
         drop(pools);
         inner.pending.defer(inner, self, index, &streams, announced);
+    }
+
+    /// A pending block is to wait for so many events.
+    pub(super) fn expect_events(&self, index: BlockIndex, event_count: u32) {
+        self.pools().blocks[index].event_count = event_count;
     }
 
     /// One of the streams that used a pending block is done with it.
@@ -102,11 +133,11 @@ impl Shard {
         let inner = &self.inner;
         let mut pools = self.pools();
         let block = &mut pools.blocks[index];
-        block.event_count -= 1;
+        block.event_count = block.event_count.saturating_sub(1);
         if block.event_count > 0 {
             return;
         }
-        let entry = pools.entry(&inner.rules, index);
+        let entry = pools.entry(index);
         let split = pools.take_back(index, inner.search_count(entry.pool));
         inner.ledger().free_completed(&entry, split);
     }
@@ -115,25 +146,30 @@ impl Shard {
         if stream == self.stream {
             return;
         }
+        // Asked before the lock is taken. Outside captures it is not asked at all.
+        let inner = &self.inner;
+        let held = inner.routes.hold_events();
+        let captured = held && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
         let mut pools = self.pools();
-        let streams = pools.blocks[index].streams.get_or_insert_default();
-        if !streams.contains(&stream) {
-            streams.push(stream);
-        }
+        let exact = held && pools.rules.torch_exact;
+        pools.blocks[index].uses.get_or_insert_default().add(stream, captured, exact);
     }
 }
 
 impl fmt::Debug for Shard {
     /// Short: a shard and its allocator refer to each other.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shard").field("stream", &self.stream).finish_non_exhaustive()
+        f.debug_struct("Shard").field("pool", &self.pool_id()).field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        // The last buffer of an allocator whose handles are gone: what it left goes back to the device.
-        self.inner.release_segments_of(self);
+        // The last buffer of an allocator whose handles are gone: what it left goes back to the device. A private pool that was
+        // forgotten left nothing, and whoever forgot it holds locks.
+        if !get_mut(&mut self.pools).is_empty() {
+            self.inner.release_segments_of(self);
+        }
     }
 }
 

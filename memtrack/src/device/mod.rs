@@ -226,6 +226,16 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// The graph capture that the stream takes part in, by a number unique to the capture; `None` when it captures nothing.
+    ///
+    /// # Errors
+    ///
+    /// An unknown stream, or a failure of the driver.
+    fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
+        let _ = stream;
+        Ok(None)
+    }
+
     /// Marks the present end of the stream's work.
     ///
     /// # Errors

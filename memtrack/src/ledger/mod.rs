@@ -158,6 +158,26 @@ impl Ledger {
         self.stats.num_device_free += 1;
     }
 
+    /// Pages of an expandable segment were mapped, for an allocation of `context`. As in PyTorch they are no segment, and however many they
+    /// are, they count as one call of the device.
+    pub(crate) fn pages_mapped(&mut self, pool: PoolKind, bytes: i64, context: Option<ScopeKey>) {
+        self.stats.reserved_bytes.increase(pool, bytes);
+        self.stats.num_device_alloc += 1;
+        let phase = self.context_phase(context);
+        self.phases.totals(phase).device_allocation_count += 1;
+    }
+
+    /// Pages of an expandable segment were unmapped at once.
+    pub(crate) fn pages_unmapped(&mut self, pool: PoolKind, bytes: i64) {
+        self.stats.reserved_bytes.decrease(pool, bytes);
+        self.stats.num_device_free += 1;
+    }
+
+    /// PyTorch counts the release of a segment before the device refuses it.
+    pub(crate) fn release_refused(&mut self) {
+        self.stats.num_device_free += 1;
+    }
+
     pub(crate) fn synchronized(&mut self) {
         self.stats.num_sync_all_streams += 1;
     }

@@ -6,6 +6,7 @@
 
 mod environment;
 mod numbers;
+mod policy;
 mod settings;
 mod strict;
 mod tokens;
@@ -18,6 +19,7 @@ use super::rounding::RoundupDivisions;
 use crate::units::MIB;
 
 pub use environment::{ENVIRONMENT_VARIABLE, EnvironmentError, TorchEnvironmentError};
+pub use policy::{ParsePolicyError, Policy};
 pub use settings::SettingValue;
 pub use strict::ConfigError;
 pub use torch_error::{TorchConfigError, TorchException, TorchParser};
@@ -63,6 +65,8 @@ impl fmt::Display for Backend {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
+    /// Which rules it follows. Fixed once an allocator is made.
+    pub policy: Policy,
     /// Blocks of at least this many bytes are never split, nor given to smaller requests. `None`: no limit.
     pub max_split_size_bytes: Option<u64>,
     /// How much larger than a request an unsplittable block may be and still serve it.
@@ -98,10 +102,18 @@ pub struct Config {
     pub pinned_reserve_segment_size_bytes: Option<u64>,
     /// Do as PyTorch 2.11 does also where that is a mistake.
     ///
-    /// Off (the default), memtrack is right where PyTorch 2.11 is wrong: it looks into the pool once more after waiting for
-    /// other streams, where PyTorch reports an out of memory that the same call a moment later would not meet; its counts of
-    /// pinned memory go down again. Figures then differ from PyTorch's only where PyTorch's are wrong. On, those are reproduced
-    /// too, for comparisons.
+    /// Off (the default), memtrack is right where PyTorch 2.11 is wrong, and figures differ only there:
+    ///
+    /// - After waiting for other streams it looks into the pool once more, where PyTorch reports an out of memory that the same call a
+    ///   moment later would not meet.
+    /// - When `max_split_size_mb` is lowered at run time, it leaves alone the parts of segments in use that PyTorch asks the driver to
+    ///   free.
+    /// - While a memory pool is entered it goes on asking and waiting for events; PyTorch takes that for a graph capture.
+    /// - A size of 2^60 bytes and more is refused also as a raw allocation.
+    /// - Counts of pinned memory go down again.
+    ///
+    /// On, PyTorch's numbers come out there too, for comparisons. Memory in use is never freed either way. Fixed once an allocator is
+    /// made.
     pub torch_exact: bool,
     origin: Origin,
 }
@@ -124,6 +136,7 @@ impl PartialEq for Origin {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            policy: Policy::Torch,
             max_split_size_bytes: None,
             max_non_split_rounding_bytes: 20 * MIB,
             large_segment_size_bytes: 20 * MIB,

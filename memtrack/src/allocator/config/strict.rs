@@ -6,7 +6,7 @@
 use std::str::FromStr;
 
 use super::numbers::double;
-use super::{Backend, Config, InvalidSetting, ONE_DIVISION};
+use super::{Backend, Config, InvalidSetting, ONE_DIVISION, Policy};
 use crate::allocator::rounding::{INTERVAL_COUNT, RoundupDivisions};
 use crate::units::MIB;
 
@@ -74,7 +74,7 @@ impl FromStr for Config {
             }
             seen.push((name, value));
             let result = match name {
-                "policy" => policy(value),
+                "policy" => policy(value).map(|policy| config.policy = policy),
                 "torch_exact" => flag(value).map(|flag| config.torch_exact = flag),
                 "expandable_segments" => flag(value).map(|flag| config.expandable_segments = flag),
                 "backend" => backend(value).map(|backend| config.backend = backend),
@@ -172,11 +172,8 @@ fn backend(value: &str) -> Result<Backend, String> {
     Backend::from_name(value).ok_or_else(|| "accepted are native and cudaMallocAsync".to_owned())
 }
 
-fn policy(value: &str) -> Result<(), String> {
-    match value {
-        "torch" => Ok(()),
-        _ => Err("accepted is `torch`".to_owned()),
-    }
+fn policy(value: &str) -> Result<Policy, String> {
+    value.parse().map_err(|_| "accepted are `torch` and `compact`".to_owned())
 }
 
 fn whole(value: &str) -> Result<u64, String> {
@@ -301,7 +298,7 @@ mod tests {
         assert!(message("garbage_collection_threshold:0.5.5").contains("must be a number"));
         assert!(message("garbage_collection_threshold:0x.8").contains("must be a number"));
         assert!(message("per_process_memory_fraction:1.1").contains("from 0 to 1"));
-        assert!(message("policy:fast").contains("accepted is `torch`"));
+        assert!(message("policy:fast").contains("accepted are `torch` and `compact`"));
         assert!(message("roundup_power2_divisions:3").contains("power of two"));
         assert!(message("roundup_power2_divisions:[256:2").contains("closing bracket"));
         assert!(message("roundup_power2_divisions:[256]").contains("no pair"));

@@ -1,0 +1,170 @@
+//! Mapping and unmapping the pages of expandable segments.
+
+use super::block::{BlockIndex, BlockState};
+use super::error::Refusal;
+use super::expandable::{ExpandableSegment, PageRange};
+use super::free_set::FreeBlock;
+use super::grow::Request;
+use super::inner::{Growth, Inner};
+use super::pools::StreamPools;
+use super::shard::{Grant, Shard};
+use crate::context;
+use crate::device::{DeviceError, PhysicalMemory, VirtualMemory};
+use crate::stats::PoolKind;
+
+impl Inner {
+    fn memory(&self) -> Result<&dyn VirtualMemory, DeviceError> {
+        self.device.virtual_memory().ok_or_else(|| DeviceError::InvalidSize {
+            device: self.device.name().to_owned(),
+            bytes: 0,
+            reason: "the device has no virtual memory",
+        })
+    }
+
+    /// Serves a request by mapping what it lacks. The inner error is a refusal that giving memory back may mend; what was
+    /// mapped before it stays, as in PyTorch, and is cached.
+    pub(super) fn map_memory(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+    ) -> Result<Result<Grant, Refusal>, DeviceError> {
+        let Request { shard, size_bytes, requested_bytes, pool, .. } = *request;
+        let mut pools = shard.pools();
+        let mut index = match pools.find_growable(pool, size_bytes) {
+            Some(index) => index,
+            None => self.reserve(&mut pools, pool)?,
+        };
+        loop {
+            let block = &pools.blocks[index];
+            let (unmapped, missing_bytes) = match block.state {
+                BlockState::Unmapped => (index, size_bytes),
+                _ if block.size_bytes < size_bytes => (block.next, size_bytes - block.size_bytes),
+                _ => break,
+            };
+            // A range of addresses too short for the request: the device has not as much.
+            let Some(at_most_bytes) = pools.unmapped_bytes(unmapped) else { return Ok(Err(Refusal::Device)) };
+            if !self.map_pages(growth, shard, &mut pools, unmapped, missing_bytes.min(at_most_bytes))? {
+                return Ok(Err(Refusal::Device));
+            }
+            index = unmapped;
+        }
+        let request = shard.sized_request(&pools.rules, requested_bytes);
+        let found = &pools.blocks[index];
+        let found = FreeBlock { size_bytes: found.size_bytes, address: found.address, index };
+        pools.take_out(pool, &found);
+        let split = pools.serve_with(index, &request);
+        Ok(Ok(shard.enter(&mut pools, index, split)))
+    }
+
+    /// Addresses for an eighth more than the device has, as one unmapped block.
+    fn reserve(&self, pools: &mut StreamPools, pool: PoolKind) -> Result<BlockIndex, DeviceError> {
+        let page_bytes = pools.rules.page_bytes(pool);
+        let total_bytes = self.device.total_bytes();
+        let bytes = total_bytes.saturating_add(total_bytes / 8).div_ceil(page_bytes).saturating_mul(page_bytes);
+        let address = self.memory()?.reserve(bytes)?;
+        Ok(pools.add_expandable(pool, ExpandableSegment::new(address, bytes, page_bytes)))
+    }
+
+    /// Puts memory behind the first bytes of an unmapped block, in whole pages. `false` when the device has none; nothing is changed then.
+    fn map_pages(
+        &self,
+        growth: &mut Growth,
+        shard: &Shard,
+        pools: &mut StreamPools,
+        index: BlockIndex,
+        bytes: u64,
+    ) -> Result<bool, DeviceError> {
+        let (address, pool, segment) = {
+            let block = &pools.blocks[index];
+            (block.address, block.pool, block.segment)
+        };
+        let Some(range) = pools.segments.get(segment).map(|segment| segment.pages_for(address, bytes)) else {
+            return Ok(false);
+        };
+        let memory = match self.create_and_map(&range) {
+            Ok(memory) => memory,
+            Err(error) if error.is_out_of_memory() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if let Some(segment) = pools.segments.get_mut(segment) {
+            segment.set_mapped(&range, memory);
+        }
+        pools.enter_mapped(index, range.bytes, shard.inner.search_count(pool));
+        growth.reserved_bytes += range.bytes;
+        self.ledger().pages_mapped(pool, range.bytes as i64, context::current(self.id));
+        Ok(true)
+    }
+
+    /// All pages of the range, or none.
+    fn create_and_map(&self, range: &PageRange) -> Result<Vec<PhysicalMemory>, DeviceError> {
+        let device = self.memory()?;
+        let mut created = Vec::new();
+        let mut mapped_bytes = 0;
+        let outcome =
+            range.addresses().try_for_each(|_| device.create(range.page_bytes).map(|memory| created.push(memory)));
+        let outcome = outcome.and_then(|()| {
+            range.addresses().zip(&created).try_for_each(|(address, memory)| {
+                device.map(address, *memory)?;
+                mapped_bytes += range.page_bytes;
+                Ok(())
+            })
+        });
+        let Err(error) = outcome else { return Ok(created) };
+        if mapped_bytes > 0 {
+            // What cannot be unmapped stays mapped, and in use, but nobody ever knows its address.
+            let _ = self.unmap(range.address, mapped_bytes);
+        }
+        for memory in created {
+            let _ = device.release_physical(memory);
+        }
+        Err(error)
+    }
+
+    #[expect(unsafe_code, reason = "one of the two places where the allocator lets memory go")]
+    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        // SAFETY: callers name pages that nobody was given yet, or that lie wholly in a free block of pools that they hold locked, after
+        // the stream of these pools was synchronized; other streams were done with the block before it became free.
+        unsafe { self.memory()?.unmap(address, bytes) }
+    }
+
+    /// Gives the pages back that lie wholly in free blocks, and the addresses of segments without any.
+    pub(super) fn unmap_free(
+        &self,
+        growth: &mut Growth,
+        shard: &Shard,
+        pools: &mut StreamPools,
+        pool: PoolKind,
+    ) -> Result<(), DeviceError> {
+        let free: Vec<FreeBlock> =
+            pools.free(pool).iter().filter(|free| pools.blocks[free.index].is_expandable()).collect();
+        for free in free {
+            let Some(range) = pools.pages_of(&free) else { continue };
+            self.unmap_pages(growth, shard, pools, &free, &range)?;
+            if let Some((address, bytes)) = pools.wholly_unmapped(free.index) {
+                self.memory()?.unreserve(address, bytes)?;
+                pools.remove_expandable(free.index);
+            }
+        }
+        Ok(())
+    }
+
+    fn unmap_pages(
+        &self,
+        growth: &mut Growth,
+        shard: &Shard,
+        pools: &mut StreamPools,
+        free: &FreeBlock,
+        range: &PageRange,
+    ) -> Result<(), DeviceError> {
+        let (pool, segment) = (pools.blocks[free.index].pool, pools.blocks[free.index].segment);
+        // Unlike the release of a plain segment, unmapping waits for nobody.
+        self.device.synchronize_stream(shard.stream)?;
+        self.unmap(range.address, range.bytes)?;
+        let memory = pools.segments.get_mut(segment).map(|segment| segment.set_unmapped(range)).unwrap_or_default();
+        pools.enter_unmapped(free, range, self.search_count(pool));
+        growth.reserved_bytes -= range.bytes;
+        self.ledger().pages_unmapped(pool, range.bytes as i64);
+        let device = self.memory()?;
+        memory.into_iter().map(|memory| device.release_physical(memory)).fold(Ok(()), |first, next| first.and(next))
+    }
+}

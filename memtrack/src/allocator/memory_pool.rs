@@ -1,0 +1,199 @@
+//! A private pool in the program's hands, as PyTorch's `MemPool`, `use_mem_pool` and the pools of CUDA graphs.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::error::AllocationError;
+use super::inner::Inner;
+use super::private_pools::{Accepts, PoolId, PoolOptions, PrivatePool};
+use super::{CachingAllocator, events};
+use crate::device::Stream;
+
+/// A pool of its own inside an allocator: its segments serve only the allocations that are led into it.
+///
+/// Statistics, scopes and phases count its memory like any other. While it exists its cached memory stays with it, also
+/// through [`empty_cache`](CachingAllocator::empty_cache). Dropping it gives its cached memory back to the device; blocks that are still in use stay
+/// valid, and their segments go with a later `empty_cache`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use memtrack::{Buffer, CachingAllocator, PoolOptions, device::Host};
+///
+/// let allocator = CachingAllocator::new(Arc::new(Host::with_capacity(64 << 20)));
+/// let pool = allocator.create_pool(PoolOptions::default());
+/// {
+///     let _inside = pool.enter()?;
+///     let _scratch = Buffer::<f32>::zeros(&allocator, 1000)?;
+/// }
+/// assert_eq!(allocator.memory_reserved(), 2 << 20, "the pool keeps its segment");
+/// drop(pool);
+/// assert_eq!(allocator.memory_reserved(), 0);
+/// # Ok::<(), memtrack::AllocationError>(())
+/// ```
+pub struct MemoryPool {
+    inner: Arc<Inner>,
+    pool: Arc<PrivatePool>,
+}
+
+impl CachingAllocator {
+    /// Makes a private pool.
+    pub fn create_pool(&self, options: PoolOptions) -> MemoryPool {
+        let inner = Arc::clone(self.inner());
+        let pool = inner.add_private_pool(options);
+        MemoryPool { inner, pool }
+    }
+}
+
+impl MemoryPool {
+    /// Its identifier.
+    pub fn id(&self) -> PoolId {
+        self.pool.id
+    }
+
+    /// Who uses it: its owner, guards of [`enter`](Self::enter), captures, and the memory of captured graphs.
+    pub fn use_count(&self) -> usize {
+        self.pool.use_count()
+    }
+
+    /// Leads this thread's allocations into the pool while the guard lives. Guards of several pools nest: the last wins.
+    ///
+    /// As in PyTorch, while any guard lives, on whatever thread, `empty_cache` leaves the default pools alone. PyTorch neither looks whether
+    /// other streams are done with freed blocks then, nor gives cached memory back before it reports an out of memory; memtrack does, unless
+    /// the configuration says `torch_exact`.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already, on whatever thread.
+    pub fn enter(&self) -> Result<PoolGuard, AllocationError> {
+        self.route(Accepts::this_thread()).map(|route| PoolGuard { route, _of_this_thread: PhantomData })
+    }
+
+    /// Leads the allocations of a graph capture into the pool while the guard lives: those made on `stream` while it captures, and on
+    /// every stream that has joined the same capture. Call it before the capture begins.
+    ///
+    /// A graph that is replayed uses the addresses of its capture, so the pool's memory must stay as long as the graph: end
+    /// the capture with [`Capture::end`] and keep what it returns with the graph.
+    ///
+    /// While it lives, blocks that other streams use wait for its end, events are not queried and nothing is synchronized, since the
+    /// driver allows neither.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already; an unknown stream.
+    pub fn begin_capture(&self, stream: Stream) -> Result<Capture, AllocationError> {
+        self.inner.device.check_stream(stream)?;
+        self.route(Accepts::CaptureOf(stream)).map(|route| Capture { route })
+    }
+
+    fn route(&self, accepts: Accepts) -> Result<RouteGuard, AllocationError> {
+        if !self.inner.routes.begin(&self.pool, accepts) {
+            return Err(AllocationError::PoolInUse { pool: self.id() });
+        }
+        Ok(RouteGuard { inner: Arc::clone(&self.inner), pool: Some(Arc::clone(&self.pool)) })
+    }
+}
+
+impl fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryPool").field("id", &self.id()).field("use_count", &self.use_count()).finish()
+    }
+}
+
+impl Drop for MemoryPool {
+    fn drop(&mut self) {
+        self.pool.use_on_oom.store(false, Ordering::Release);
+        release_use(&self.inner, &self.pool);
+    }
+}
+
+/// The owner lets go; once nobody uses the pool its cached memory goes back.
+fn release_use(inner: &Inner, pool: &PrivatePool) {
+    pool.release();
+    if let Err(error) = inner.release_private_pool(pool) {
+        events::log_kept_segments(inner, &error);
+    }
+}
+
+/// A route into a pool, ended when dropped.
+struct RouteGuard {
+    inner: Arc<Inner>,
+    /// `None` once the route has ended and its use was handed on.
+    pool: Option<Arc<PrivatePool>>,
+}
+
+impl RouteGuard {
+    fn id(&self) -> PoolId {
+        self.pool.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id)
+    }
+}
+
+impl Drop for RouteGuard {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            self.inner.routes.end(pool.id);
+            pool.release();
+        }
+    }
+}
+
+/// While it lives, its thread's allocations come from a [`MemoryPool`]. Made by [`MemoryPool::enter`].
+#[must_use = "allocations are led into the pool only while the guard lives"]
+pub struct PoolGuard {
+    route: RouteGuard,
+    /// The route is for the thread that made it.
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for PoolGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolGuard").field("pool", &self.route.id()).finish()
+    }
+}
+
+/// While it lives, a graph capture's allocations come from a [`MemoryPool`]. Made by [`MemoryPool::begin_capture`].
+#[must_use = "allocations are led into the pool only while the capture lives"]
+pub struct Capture {
+    route: RouteGuard,
+}
+
+impl Capture {
+    /// Ends the capture's route, once the driver's capture has ended. Keep what it returns as long as the graph: it holds the pool's memory.
+    #[must_use = "the pool's memory is held only as long as this lives"]
+    pub fn end(mut self) -> GraphMemory {
+        let pool = self.route.pool.take();
+        if let Some(pool) = &pool {
+            self.route.inner.routes.end(pool.id);
+        }
+        GraphMemory { pool }
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").field("pool", &self.route.id()).finish()
+    }
+}
+
+/// Holds the memory that a captured graph uses. Once it and the pool's owner are gone, what is cached goes back to the device with the next
+/// [`empty_cache`](CachingAllocator::empty_cache), or when memory runs short.
+pub struct GraphMemory {
+    /// `Some`, until dropped.
+    pool: Option<Arc<PrivatePool>>,
+}
+
+impl fmt::Debug for GraphMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.pool.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id);
+        f.debug_struct("GraphMemory").field("pool", &id).finish()
+    }
+}
+
+impl Drop for GraphMemory {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            pool.release();
+        }
+    }
+}

@@ -15,7 +15,7 @@ pub enum SettingValue {
     /// True or false.
     Flag(bool),
     /// Divisions by the size in MiB that they begin at.
-    Divisions([(&'static str, u64); 16]),
+    Divisions(Box<[(&'static str, u64); 16]>),
 }
 
 /// The sizes in MiB at which the entries of the table of divisions begin.
@@ -45,7 +45,7 @@ impl Config {
             ("release_lock_on_cudamalloc", SettingValue::Flag(self.release_lock_on_cudamalloc)),
             ("pinned_use_cuda_host_register", SettingValue::Flag(self.pinned_use_cuda_host_register)),
             ("graph_capture_record_stream_reuse", SettingValue::Flag(self.graph_capture_record_stream_reuse)),
-            ("roundup_power2_divisions", SettingValue::Divisions(divisions)),
+            ("roundup_power2_divisions", SettingValue::Divisions(Box::new(divisions))),
         ]
     }
 

@@ -68,6 +68,8 @@ mod context;
 mod current;
 pub mod device;
 pub mod driver;
+#[deny(unsafe_code)]
+pub mod history;
 #[forbid(unsafe_code)]
 mod ledger;
 #[forbid(unsafe_code)]

@@ -88,7 +88,7 @@ pub mod units;
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]

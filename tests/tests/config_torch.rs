@@ -11,7 +11,8 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use memtrack::TorchException::{IndexError, RuntimeError, ValueError};
 use memtrack::device::{Simulated, Stream};
-use memtrack::{Backend, CachingAllocator, Config, SettingValue};
+use memtrack::history::SettingValue;
+use memtrack::{Backend, CachingAllocator, Config};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -294,15 +295,16 @@ fn an_allocator_takes_whatever_pytorch_takes() {
     assert_eq!(allocator.memory_stats().max_split_size, -(1 << 20), "as PyTorch shows it");
 }
 
-fn as_json(value: SettingValue) -> Value {
+fn as_json(value: &SettingValue) -> Value {
     match value {
-        SettingValue::Text(text) => json!(text),
+        SettingValue::Text(text) => json!(&**text),
         SettingValue::Integer(number) => json!(number),
-        SettingValue::Number(number) => json!(number),
-        SettingValue::Flag(flag) => json!(flag),
+        SettingValue::Float(number) => json!(number),
+        SettingValue::Bool(flag) => json!(flag),
         // The files have Python's text of this one.
-        SettingValue::Divisions(divisions) => {
-            let pairs: Vec<String> = divisions.iter().map(|(size, value)| format!("'{size}': {value}")).collect();
+        SettingValue::Table(divisions) => {
+            let pairs: Vec<String> =
+                divisions.iter().map(|(size, value)| format!("'{size}': {}", as_json(value))).collect();
             json!(format!("{{{}}}", pairs.join(", ")))
         }
         other => panic!("{other:?} is new"),
@@ -321,14 +323,18 @@ fn settings_show_as_in_pytorchs_snapshots() {
         let file = GzDecoder::new(BufReader::new(File::open(&path).unwrap()));
         let program: Value = serde_json::from_reader(BufReader::new(file)).unwrap();
         let text = program["config"].as_str().unwrap();
-        let shown: serde_json::Map<String, Value> =
-            read(text).allocator_settings().into_iter().map(|(key, value)| (key.to_owned(), as_json(value))).collect();
+        let shown: serde_json::Map<String, Value> = read(text)
+            .allocator_settings()
+            .entries
+            .iter()
+            .map(|(key, value)| (key.to_string(), as_json(value)))
+            .collect();
         assert_eq!(Value::Object(shown), program["allocator_settings"], "{text}");
         texts.insert(text.to_owned());
     }
     assert!(texts.len() > 10, "{texts:?}");
     let shown = read("max_split_size_mb:-1").allocator_settings();
-    assert_eq!(shown[1], ("max_split_size", SettingValue::Integer(-1_048_576)));
+    assert_eq!(shown.get("max_split_size"), Some(&SettingValue::Integer(-1_048_576)));
 }
 
 /// Set in the processes that the test below starts.

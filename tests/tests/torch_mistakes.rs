@@ -134,7 +134,7 @@ fn an_entered_pool_does_not_stop_the_waiting_for_other_streams() {
         assert_eq!(inside.is_err(), torch_exact);
         assert_eq!(allocator.memory_stats().num_alloc_retries, i64::from(!torch_exact));
         drop(guard);
-        assert_eq!(allocator.allocate_raw(30 * MIB, STREAM).is_ok(), true);
+        assert!(allocator.allocate_raw(30 * MIB, STREAM).is_ok());
     }
 }
 

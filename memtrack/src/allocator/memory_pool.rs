@@ -47,6 +47,10 @@ impl CachingAllocator {
 }
 
 impl MemoryPool {
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     /// Its identifier.
     pub fn id(&self) -> PoolId {
         self.pool.id

@@ -21,7 +21,6 @@ use crate::units::MIB;
 
 pub use environment::{ENVIRONMENT_VARIABLE, EnvironmentError, TorchEnvironmentError};
 pub use policy::{ParsePolicyError, Policy};
-pub use settings::SettingValue;
 pub use strict::ConfigError;
 pub use torch_error::{TorchConfigError, TorchException, TorchParser};
 

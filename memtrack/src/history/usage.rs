@@ -27,7 +27,7 @@ pub struct MemoryUsage {
     pub requested_bytes: u64,
     /// Bytes of inactive blocks.
     pub inactive_bytes: u64,
-    /// Of these, bytes in segments that also hold other blocks, as `inactive_split_bytes`.
+    /// Of these, bytes in segments that hold other blocks too, as `inactive_split_bytes`: expandable segments are left out.
     pub inactive_split_bytes: u64,
     /// The largest inactive block.
     pub largest_inactive_bytes: u64,
@@ -41,7 +41,7 @@ impl MemoryUsage {
             self.block_count += 1;
             if block.state == BlockStatus::Inactive {
                 self.inactive_bytes = self.inactive_bytes.saturating_add(block.size);
-                if segment.blocks.len() > 1 {
+                if segment.blocks.len() > 1 && !segment.is_expandable {
                     self.inactive_split_bytes = self.inactive_split_bytes.saturating_add(block.size);
                 }
                 self.largest_inactive_bytes = self.largest_inactive_bytes.max(block.size);

@@ -3,21 +3,20 @@
 use std::sync::Arc;
 
 use memtrack::device::{Device, Simulated, Stream};
-use memtrack::{AllocationError, CachingAllocator, Config, Refusal};
+use memtrack::{AllocationError, CachingAllocator, Config, OutOfMemory, Refusal};
 
 use super::features::Features;
-use super::subject::{Setup, Subject};
+use super::subject::{Figures, Setup, Subject};
 use crate::reference_allocator::{Counters, PoolId, Refused, SegmentState, TraceEntry, flatten};
 
-/// The allocator, its device, and the last refusal with all that it says.
+/// The allocator, its device, and the last refusal.
 #[derive(Debug)]
 pub struct Memtrack {
     /// The device.
     pub device: Arc<Simulated>,
     /// The allocator.
     pub allocator: CachingAllocator,
-    /// The error behind the last [`Refused`].
-    pub last_error: Option<AllocationError>,
+    last_refusal: Option<OutOfMemory>,
 }
 
 impl Subject for Memtrack {
@@ -29,18 +28,16 @@ impl Subject for Memtrack {
         device.script_addresses(setup.addresses.iter().copied());
         let config: Config = setup.settings.parse().map_err(|error| format!("{error:?}"))?;
         let allocator = CachingAllocator::with_config(device.clone(), config).map_err(|error| format!("{error:?}"))?;
-        Ok(Self { device, allocator, last_error: None })
+        Ok(Self { device, allocator, last_refusal: None })
     }
 
     fn allocate(&mut self, bytes: u64, stream: u64, thread: usize) -> Result<u64, Refused> {
         assert_eq!(thread, 0, "one thread");
         self.allocator.allocate_raw(bytes, Stream(stream)).map_err(|error| {
-            let refused = match &error {
-                AllocationError::OutOfMemory(error) if error.refused_by == Refusal::Limit => Refused::ByLimit,
-                AllocationError::OutOfMemory(_) => Refused::ByDevice,
-                error => panic!("{error}"),
-            };
-            self.last_error = Some(error);
+            let AllocationError::OutOfMemory(error) = error else { panic!("{error}") };
+            assert_eq!(error.requested_bytes, bytes);
+            let refused = if error.refused_by == Refusal::Limit { Refused::ByLimit } else { Refused::ByDevice };
+            self.last_refusal = Some(*error);
             refused
         })
     }
@@ -107,6 +104,23 @@ impl Subject for Memtrack {
 
     fn delete_pool(&mut self, _pool: PoolId) {
         panic!("not among the features")
+    }
+
+    fn last_refusal(&self) -> Figures {
+        let error = self.last_refusal.as_ref().unwrap();
+        Figures {
+            reserved_bytes: error.reserved_bytes,
+            largest_free_block_bytes: error.largest_free_block_bytes,
+            limit_bytes: error.limit_bytes,
+        }
+    }
+
+    fn device_segments(&self) -> Vec<(u64, u64)> {
+        self.device.segments()
+    }
+
+    fn device_used_bytes(&self) -> u64 {
+        self.device.used_bytes()
     }
 
     fn counters(&self) -> Counters {

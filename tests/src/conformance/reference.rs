@@ -1,7 +1,7 @@
 //! The slow allocator runs everything.
 
 use super::features::Features;
-use super::subject::{Setup, Subject};
+use super::subject::{Figures, Setup, Subject};
 use crate::reference_allocator::{Counters, PoolId, ReferenceAllocator, Refused, Routed, SegmentState, TraceEntry};
 
 impl Subject for ReferenceAllocator {
@@ -78,6 +78,22 @@ impl Subject for ReferenceAllocator {
 
     fn delete_pool(&mut self, pool: PoolId) {
         self.delete_pool(pool);
+    }
+
+    fn last_refusal(&self) -> Figures {
+        Figures {
+            reserved_bytes: self.reserved_bytes(),
+            largest_free_block_bytes: self.largest_free_block_bytes(),
+            limit_bytes: self.limit_bytes(),
+        }
+    }
+
+    fn device_segments(&self) -> Vec<(u64, u64)> {
+        self.segments()
+    }
+
+    fn device_used_bytes(&self) -> u64 {
+        self.reserved_bytes()
     }
 
     fn counters(&self) -> Counters {

@@ -26,13 +26,17 @@ pub fn replay<S: Subject>(recording: &Recording) -> Result<usize, String> {
             return Err(format!("at the end: {difference}"));
         }
     }
-    if let (Some(theirs), Some(ours)) = (&recording.segments, world.subject.snapshot()) {
+    if let Some(theirs) = &recording.segments
+        && let Some(ours) = world.subject.snapshot()
+    {
         let differing = ours.iter().zip(theirs).find(|(ours, theirs)| ours != theirs);
         if differing.is_some() || ours.len() != theirs.len() {
             return Err(format!("segments at the end, {} and {}: {differing:?}", ours.len(), theirs.len()));
         }
     }
-    if let (Some(theirs), Some(ours)) = (&recording.trace, world.subject.trace()) {
+    if let Some(theirs) = &recording.trace
+        && let Some(ours) = world.subject.trace()
+    {
         let differing = ours.iter().zip(theirs).enumerate().find(|(_, (ours, theirs))| ours != theirs);
         if differing.is_some() || ours.len() != theirs.len() {
             return Err(format!("history, {} and {}: {differing:?}", ours.len(), theirs.len()));
@@ -64,7 +68,9 @@ fn run<S: Subject>(world: &mut World<S>, step: &RecordedStep, expected: &mut Cou
             return Err(difference);
         }
     }
-    if let (Some(theirs), Some(trace)) = (&step.device, world.subject.trace()) {
+    if let Some(theirs) = &step.device
+        && let Some(trace) = world.subject.trace()
+    {
         let ours: Vec<TraceEntry> =
             trace[history..].iter().filter(|entry| is_device_call(entry.action)).copied().collect();
         let same = |ours: &TraceEntry, theirs: &TraceEntry| {

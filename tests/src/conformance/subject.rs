@@ -16,6 +16,17 @@ pub struct Setup {
     pub torch_exact: bool,
 }
 
+/// What an error says beside who refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// Bytes that the allocator has from the device.
+    pub reserved_bytes: u64,
+    /// The largest free block of any stream.
+    pub largest_free_block_bytes: u64,
+    /// The limit in force.
+    pub limit_bytes: Option<u64>,
+}
+
 /// An allocator with a device that does as it is told. Addresses and pools passed in are ones that it gave out and that are
 /// still live.
 pub trait Subject: Sized {
@@ -58,6 +69,12 @@ pub trait Subject: Sized {
     fn leave_pool(&mut self, pool: PoolId);
     /// Drops a pool that nobody has entered.
     fn delete_pool(&mut self, pool: PoolId);
+    /// What the last refusal said.
+    fn last_refusal(&self) -> Figures;
+    /// Segments on the device as (address, bytes), in address order; no expandable ones.
+    fn device_segments(&self) -> Vec<(u64, u64)>;
+    /// Bytes taken from the device.
+    fn device_used_bytes(&self) -> u64;
     /// The 122 statistics.
     fn counters(&self) -> Counters;
     /// Segments and blocks, if the subject can show them.

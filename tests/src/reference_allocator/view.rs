@@ -1,7 +1,7 @@
 //! What can be seen of the allocator, and whether it is consistent.
 
 use super::state::{Activity, BlockState, Segment, SegmentState};
-use super::{Counter, Counters, ReferenceAllocator, TraceEntry};
+use super::{Counter, Counters, PoolId, ReferenceAllocator, TraceEntry};
 
 impl ReferenceAllocator {
     /// All statistics.
@@ -36,6 +36,16 @@ impl ReferenceAllocator {
     /// The limit in force.
     pub fn limit_bytes(&self) -> Option<u64> {
         self.limit
+    }
+
+    /// Frees that are put off until nothing is routed any more.
+    pub fn deferred_count(&self) -> usize {
+        self.deferred.len()
+    }
+
+    /// The pool that a request would go to.
+    pub fn routed_pool(&self, thread: usize, stream: u64) -> PoolId {
+        self.route(thread, stream)
     }
 
     /// All segments, and of expandable ones each range that has memory, in address order.

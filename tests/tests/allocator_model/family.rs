@@ -17,7 +17,7 @@ pub(crate) struct Family {
     pub(crate) later_settings: &'static [&'static str],
     /// Most blocks are used by other streams too, which are busy most of the time.
     pub(crate) waits: bool,
-    /// The card is nearly full of other processes' memory, and the cache is emptied often.
+    /// The card is nearly full of other processes' memory, and gaps are made in expandable segments.
     pub(crate) full_card: bool,
     /// Steps of a program, from and up to.
     pub(crate) steps: (u64, u64),

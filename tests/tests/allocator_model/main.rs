@@ -71,6 +71,27 @@ fn memtrack_answers_as_the_slow_allocator_with_garbage_collection_waiting_and_th
     assert!(compared > 0);
 }
 
+/// Blocks freed and nothing emptied: the device has everything back once the allocator is gone. The statistics have their
+/// names.
+#[test]
+fn a_dropped_allocator_leaves_nothing_on_the_device() {
+    for seed in seeds(100) {
+        let program = program(&FAMILIES[0], seed);
+        let mut world = World::<Memtrack>::start(&program.setup(false)).unwrap();
+        for step in &program.steps {
+            world.run(step);
+        }
+        let named = world.subject.allocator.memory_stats().to_map();
+        assert_eq!(named, counter_names().into_iter().zip(world.subject.counters().0).collect());
+        for id in world.live().keys().copied().collect::<Vec<_>>() {
+            world.run(&Step::Free { id });
+        }
+        let Memtrack { device, allocator, .. } = world.subject;
+        drop(allocator);
+        assert_eq!((device.used_bytes(), device.segments()), (0, Vec::new()), "seed {seed}");
+    }
+}
+
 /// Every program of every family leaves the slow allocator's books in order, in memtrack's way and in PyTorch's.
 #[test]
 fn the_slow_allocator_keeps_its_books() {

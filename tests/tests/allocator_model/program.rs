@@ -77,6 +77,9 @@ pub(crate) fn program(family: &Family, seed: u64) -> Program {
     }
     let count = writer.random.between(family.steps.0, family.steps.1);
     while (steps.len() as u64) < count {
+        if family.full_card && writer.random.one_in(20) {
+            steps.extend(writer.gap());
+        }
         steps.extend(writer.step());
     }
     Program { settings, steps }
@@ -138,10 +141,8 @@ impl<'a> Writer<'a> {
         let weights: [u64; 13] = if self.family.waits {
             [40, 20, 30, 8, 1, 0, 0, 1, 0, 0, 0, settings, pools]
         } else {
-            // On a full card with few blocks live, so that the addresses behind a gap are free too.
-            let (frees, empties) = if self.family.full_card { (50, 12) } else { (30, 1) };
             // A fraction of 1 takes the limit away, and with it the counting of searches for the garbage collector.
-            [40, frees, 6, 2, 1, 1, 1, empties, 2, 1, 1, settings, pools]
+            [40, 30, 6, 2, 1, 1, 1, 1, 2, 1, 1, settings, pools]
         };
         Some(match self.random.weighted(&weights) {
             0 => self.allocate(),
@@ -167,6 +168,18 @@ impl<'a> Writer<'a> {
             11 => Step::Settings { text: self.random.pick(self.family.later_settings).to_owned() },
             _ => return self.pool_step(),
         })
+    }
+
+    /// Leaves pages without memory before a free block, then asks for more than both.
+    fn gap(&mut self) -> Vec<Step> {
+        let stream = self.stream();
+        let first = self.next_id;
+        self.next_id += 3;
+        self.live.push(first + 2);
+        let sizes = [self.random.between(10, 50), self.random.between(10, 30), self.random.between(40, 120)];
+        let allocate = |at: u64| Step::Allocate { id: first + at, bytes: sizes[at as usize] * MIB, stream, thread: 0 };
+        let free = |at| Step::Free { id: first + at };
+        vec![Step::Idle { stream }, allocate(0), allocate(1), free(0), Step::EmptyCache, free(1), allocate(2)]
     }
 
     fn other_use(&mut self) -> Step {

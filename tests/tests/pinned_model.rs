@@ -58,13 +58,16 @@ impl Count {
     }
 }
 
+/// A stream, and whether its work up to the free is done.
+type End = (u64, bool);
+
 /// The rules, as plainly as they can be written.
 #[derive(Default)]
 struct Model {
     /// By size, the last freed last.
     cached: BTreeMap<u64, Vec<u64>>,
-    /// Address, size, and per stream whether its work up to the free is done; the oldest first.
-    waiting: VecDeque<(u64, u64, Vec<(u64, bool)>)>,
+    /// Address and size of a freed block, and the ends of its uses; the oldest first.
+    waiting: VecDeque<(u64, u64, Vec<End>)>,
     busy: [bool; STREAMS as usize],
     /// Allocations, allocated bytes, active requests, active bytes.
     counts: [Count; 4],

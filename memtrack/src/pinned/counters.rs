@@ -19,13 +19,13 @@ pub(super) enum Source {
 /// The counters of one allocator.
 #[derive(Debug)]
 pub(super) enum Counters {
-    Right(RightCounters),
+    Right(Box<RightCounters>),
     Torch(Box<TorchCounters>),
 }
 
 impl Counters {
     pub(super) fn new(torch_exact: bool) -> Self {
-        if torch_exact { Self::Torch(Box::default()) } else { Self::Right(RightCounters::default()) }
+        if torch_exact { Self::Torch(Box::default()) } else { Self::Right(Box::default()) }
     }
 
     /// Memory was taken; the device's call took so many microseconds.

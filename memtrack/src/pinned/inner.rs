@@ -12,6 +12,7 @@ use super::config::PinnedConfig;
 use super::counters::Counters;
 use super::error::{PinnedError, PinnedOutOfMemory};
 use super::events;
+use super::memory::NotTaken;
 use super::pending::{PendingBlock, PendingBlocks, wait_for_end};
 use super::reserve::Reserve;
 use super::uses::Use;
@@ -183,9 +184,10 @@ impl Inner {
             }
         } else {
             // Used, and waited for where there was no event: as good as complete.
-            match was_used {
-                true => state.counters.completed(pending.block.size_bytes),
-                false => state.counters.returned(pending.block.size_bytes),
+            if was_used {
+                state.counters.completed(pending.block.size_bytes);
+            } else {
+                state.counters.returned(pending.block.size_bytes);
             }
             state.free.push(pending.block);
         }
@@ -225,7 +227,8 @@ impl Inner {
         while let Some(block) = blocks.next() {
             let size_bytes = block.size_bytes;
             // SAFETY: the block was cached, so no buffer has it and its streams are done with it.
-            if let Err((block, error)) = unsafe { self.give_memory_back(block) } {
+            if let Err(not_taken) = unsafe { self.give_memory_back(block) } {
+                let NotTaken { block, error } = *not_taken;
                 let mut state = self.state();
                 std::iter::once(block).chain(blocks).for_each(|block| state.free.push(block));
                 return Err((returned_bytes, error));
@@ -265,7 +268,7 @@ impl Inner {
             return events::log_lost_block(self, stream, &error);
         }
         // SAFETY: the block is no buffer's any more, and its streams are done with it.
-        let given_back = unsafe { self.give_memory_back(block) }.map_err(|(_, error)| error);
+        let given_back = unsafe { self.give_memory_back(block) }.map_err(|not_taken| not_taken.error);
         if let Err(error) = given_back.and_then(|()| self.end_reserve()) {
             events::log_kept_memory(self, &error);
         }

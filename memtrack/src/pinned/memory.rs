@@ -9,6 +9,13 @@ use super::inner::Inner;
 use super::registered;
 use crate::device::DeviceError;
 
+/// A block whose memory the device did not take back, and why.
+#[derive(Debug)]
+pub(super) struct NotTaken {
+    pub(super) block: Block,
+    pub(super) error: DeviceError,
+}
+
 fn micros_since(started: Instant) -> i64 {
     started.elapsed().as_micros().try_into().unwrap_or(i64::MAX)
 }
@@ -58,7 +65,7 @@ impl Inner {
     /// # Safety
     ///
     /// Nobody uses the block's memory any more: no slice of it is left, and the work that streams were given on it is done.
-    pub(super) unsafe fn give_memory_back(&self, mut block: Block) -> Result<(), (Block, DeviceError)> {
+    pub(super) unsafe fn give_memory_back(&self, mut block: Block) -> Result<(), Box<NotTaken>> {
         let Block { address, size_bytes, .. } = block;
         let started = Instant::now();
         let given_back = self.pinned().and_then(|pinned| match &mut block.memory {
@@ -79,7 +86,7 @@ impl Inner {
                 self.state().counters.given_back(block.memory.source(), size_bytes, micros_since(started));
                 Ok(())
             }
-            Err(error) => Err((block, error)),
+            Err(error) => Err(Box::new(NotTaken { block, error })),
         }
     }
 

@@ -68,13 +68,13 @@ impl PendingBlocks {
 ///
 /// The event is given back in any case.
 pub(super) fn wait_for_end(device: &dyn Device, stream: Stream, event: Option<Event>) -> Result<(), DeviceError> {
-    let waited = match event {
-        Some(event) => {
-            let waited = device.wait_event(&event);
-            device.release_event(event);
-            waited
-        }
-        None => device.synchronize_stream(stream),
-    };
-    waited.or_else(|_| device.synchronize_stream(stream)).or_else(|_| device.synchronize())
+    let waited = event.map(|event| {
+        let waited = device.wait_event(&event);
+        device.release_event(event);
+        waited
+    });
+    match waited {
+        Some(Ok(())) => Ok(()),
+        _ => device.synchronize_stream(stream).or_else(|_| device.synchronize()),
+    }
 }

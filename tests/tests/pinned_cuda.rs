@@ -308,6 +308,24 @@ fn a_buffer_that_outlives_its_graphs_can_be_borrowed_again() {
 }
 
 #[test]
+fn a_capture_does_not_wait_for_other_streams() {
+    let mock = Mock::exclusive();
+    let setup = setup();
+    let pool = setup.pinned.capture_pool();
+    let (elsewhere, mut target) = (setup.on_device(Stream::DEFAULT), setup.on_device(setup.other));
+    let mut relay = PinnedBuffer::<u32>::uninit_in(&pool, LEN).unwrap();
+    elsewhere.copy_to_pinned(&mut relay).unwrap();
+    mock.set_capturing(0, setup.other, true);
+    let waits = mock.calls("cuStreamWaitEvent");
+    let error = target.copy_from_pinned(&relay).unwrap_err();
+    assert_eq!(error, PinnedError::StillUsed { stream: setup.other });
+    assert_eq!(mock.calls("cuStreamWaitEvent"), waits, "it would end the capture");
+    mock.set_capturing(0, setup.other, false);
+    // SAFETY: there is no graph, and the copy is not the pool's.
+    unsafe { pool.release() };
+}
+
+#[test]
 fn memory_of_graphs_that_nobody_ended_stays_locked_with_its_device() {
     let mock = Mock::exclusive();
     // The context stays retained for the rest of the process: a device of its own.

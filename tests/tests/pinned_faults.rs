@@ -141,6 +141,23 @@ fn an_out_of_memory_waits_for_streams_and_takes_what_comes_back_by_it() {
 }
 
 #[test]
+fn an_out_of_memory_is_not_told_while_memory_is_on_its_way_back() {
+    let device = Arc::new(Simulated::new());
+    let allocator = allocator(&device, |_| {});
+    drop(buffer(&allocator, 4 * KIB));
+    let duration = std::time::Duration::from_millis(80);
+    device.inject(Fault::Delay { operation: Operation::ReleasePinned, duration });
+    device.inject(Fault::OutOfMemory { operation: Operation::AllocatePinned, nth: 0 });
+    std::thread::scope(|scope| {
+        scope.spawn(|| allocator.empty_cache().unwrap());
+        std::thread::sleep(duration / 4);
+        let served = buffer(&allocator, KIB);
+        // Whoever came first gives the block back, and the other waits for it.
+        assert_eq!(device.pinned(), [(served.address(), KIB)]);
+    });
+}
+
+#[test]
 fn a_block_whose_stream_gets_no_event_is_reused_when_the_stream_was_waited_for() {
     let device = Arc::new(Simulated::new());
     let allocator = allocator(&device, |_| {});

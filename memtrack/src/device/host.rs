@@ -17,7 +17,8 @@ const ALIGNMENT_BYTES: usize = 512;
 
 /// Host memory with a capacity.
 ///
-/// Streams are accepted by any number and are always idle: work on the host is done when the call returns.
+/// Streams are accepted by any number and are always idle: work on the host is done when the call returns. Page-locked memory
+/// is plain memory, and no part of the capacity.
 #[derive(Debug)]
 pub struct Host {
     capacity_bytes: u64,

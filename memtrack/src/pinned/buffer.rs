@@ -212,8 +212,8 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// [`PinnedError::LengthMismatch`], [`PinnedError::OtherDevice`], [`PinnedError::Capturing`]; a failure of the device, or
-    /// one without bytes.
+    /// [`PinnedError::LengthMismatch`], [`PinnedError::OtherDevice`]; while the stream is being captured
+    /// [`PinnedError::Capturing`] or [`PinnedError::StillUsed`]; a failure of the device, or one without bytes.
     pub fn copy_from_pinned(&mut self, source: &PinnedBuffer<T>) -> Result<(), PinnedError> {
         check_pair(self, source, source.len, self.len())?;
         let (Some(lease), target, stream) = (&source.lease, self.address(), self.stream()) else { return Ok(()) };

@@ -62,6 +62,14 @@ pub enum PinnedError {
         /// The stream.
         stream: Stream,
     },
+    /// Another stream uses the buffer, and the work that is to come after it is being captured.
+    #[error(
+        "another stream still uses the pinned buffer, for which {stream} cannot wait while it is being captured; call `as_mut_slice` before the capture begins"
+    )]
+    StillUsed {
+        /// The stream that is being captured.
+        stream: Stream,
+    },
     /// A graph may read or write the buffer whenever it is launched.
     #[error(
         "the pinned buffer is used by a captured graph; use `as_mut_ptr` while the graph is not running, or `CapturePool::release` when it is gone"

@@ -4,17 +4,28 @@ use super::inner::Inner;
 use crate::device::{DeviceError, Stream};
 use crate::units::signed;
 
-pub(super) fn log_retry(inner: &Inner, size_bytes: u64, returned_bytes: u64, served: bool) {
+pub(super) fn log_retry(inner: &Inner, requested_bytes: u64, returned_bytes: u64, served: bool) {
     tracing::warn!(
         target: "memtrack::alloc_retry",
         {
             mem.device = inner.device.name(),
             memory = "pinned",
-            requested_bytes = signed(size_bytes),
+            requested_bytes = signed(requested_bytes),
             returned_bytes = signed(returned_bytes),
             outcome = if served { "served" } else { "failed" },
         },
         "pinned allocation retried after giving cached memory back"
+    );
+}
+
+pub(super) fn log_no_reserve(inner: &Inner, error: &DeviceError) {
+    tracing::warn!(
+        target: "memtrack::pinned",
+        {
+            mem.device = inner.device.name(),
+            error = %error,
+        },
+        "there is no memory for the reserve segment of pinned memory; going on without one"
     );
 }
 

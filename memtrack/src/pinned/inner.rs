@@ -25,6 +25,8 @@ pub(super) struct Inner {
     pub(super) config: PinnedConfig,
     pub(super) reserve: Reserve,
     state: Mutex<State>,
+    /// Held by who gives cached memory back, so that nobody takes for an out of memory what is on its way to the device.
+    reclaiming: Mutex<()>,
     /// Where there is a thread that looks after streams, how to wake it.
     pub(super) signal: Option<Arc<Signal>>,
     /// Whether that thread is at work, so that allocations need not look.
@@ -86,6 +88,7 @@ impl Inner {
             reserve: Reserve::new(config.reserve_segment_bytes),
             config,
             state: Mutex::new(state),
+            reclaiming: Mutex::default(),
             is_polled: AtomicBool::new(signal.is_some()),
             signal,
         }
@@ -130,12 +133,15 @@ impl Inner {
         let mut returned_bytes = 0;
         let mut taken = self.take_memory(size_bytes);
         if taken.as_ref().is_err_and(DeviceError::is_out_of_memory) {
-            if let Some(block) = find(self, size_bytes) {
-                return Ok(block);
+            {
+                let _one_at_a_time = lock(&self.reclaiming);
+                if let Some(block) = find(self, size_bytes) {
+                    return Ok(block);
+                }
+                returned_bytes = self.release_cached().unwrap_or_else(|(returned_bytes, _)| returned_bytes);
+                taken = self.take_memory(size_bytes);
             }
-            returned_bytes = self.release_cached().unwrap_or_else(|(returned_bytes, _)| returned_bytes);
-            taken = self.take_memory(size_bytes);
-            events::log_retry(self, size_bytes, returned_bytes, taken.is_ok());
+            events::log_retry(self, requested_bytes, returned_bytes, taken.is_ok());
         }
         match taken {
             Ok(block) => {
@@ -216,6 +222,7 @@ impl Inner {
     }
 
     pub(super) fn empty_cache(&self) -> Result<(), DeviceError> {
+        let _one_at_a_time = lock(&self.reclaiming);
         self.poll()?;
         self.release_cached().map(drop).map_err(|(_, error)| error)
     }

@@ -93,7 +93,11 @@ impl Lease {
         let pinned = self.inner.pinned()?;
         let mut record = lock(&self.record);
         let is_captured = self.note_use(&mut record, stream)?;
-        record.uses.order(device, stream, writes)?;
+        if !is_captured {
+            record.uses.order(device, stream, writes)?;
+        } else if record.uses.before(stream, writes).next().is_some() {
+            return Err(PinnedError::StillUsed { stream });
+        }
         let done = work(pinned);
         if !is_captured {
             // Without an event, the stream's whole work is taken for the use.

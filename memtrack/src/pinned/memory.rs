@@ -1,10 +1,12 @@
-//! Taking memory for blocks and giving it back: the device's calls, each timed and counted. No lock is held over one.
+//! Taking memory for blocks and giving it back: the device's calls, each timed and counted. No lock is held over one, save
+//! the reserve's own while its segment is taken.
 
 use std::mem::ManuallyDrop;
 use std::time::Instant;
 
 use super::block::{Block, Memory};
 use super::counters::Source;
+use super::events;
 use super::inner::Inner;
 use super::registered;
 use crate::device::DeviceError;
@@ -27,11 +29,7 @@ impl Inner {
             self.timed(|| self.pinned()?.allocate_pinned(bytes), Source::ReserveSegment, bytes)
         })?;
         if let Some(error) = refused {
-            tracing::warn!(
-                target: "memtrack::pinned",
-                { mem.device = self.device.name(), error = %error },
-                "there is no memory for the reserve segment of pinned memory; going on without one"
-            );
+            events::log_no_reserve(self, &error);
         }
         if let Some(address) = cut {
             self.state().counters.taken(Source::Reserve, size_bytes, 0);

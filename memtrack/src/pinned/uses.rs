@@ -32,11 +32,15 @@ impl Uses {
         }
     }
 
-    /// Lets `stream` wait for the uses on other streams that its own use must come after: to write the buffer for all of
-    /// them, to read it for those that write it.
+    /// The uses on other streams that a use on `stream` must come after: to write the buffer all of them, to read it those
+    /// that write it.
+    pub(super) fn before(&self, stream: Stream, writes: bool) -> impl Iterator<Item = &Use> {
+        self.uses.iter().filter(move |found| found.stream != stream && (writes || found.writes))
+    }
+
+    /// Lets `stream` wait for the uses that its own must come after.
     pub(super) fn order(&self, device: &dyn Device, stream: Stream, writes: bool) -> Result<(), DeviceError> {
-        let earlier = self.uses.iter().filter(|found| found.stream != stream && (writes || found.writes));
-        for found in earlier {
+        for found in self.before(stream, writes) {
             match &found.event {
                 Some(event) => device.stream_wait_event(stream, event)?,
                 None => {

@@ -1,6 +1,7 @@
 //! What every device does, as a list of checks that run on any of them: host, simulated, the mock driver, a GPU.
 
 mod events;
+mod pinned;
 mod segments;
 pub mod subjects;
 mod transfers;
@@ -73,7 +74,8 @@ macro_rules! ensure_matches {
 
 use {ensure, ensure_matches};
 
-const CHECKS: &[&[(&str, Check)]] = &[segments::CHECKS, events::CHECKS, transfers::CHECKS, virtual_memory::CHECKS];
+const CHECKS: &[&[(&str, Check)]] =
+    &[segments::CHECKS, events::CHECKS, transfers::CHECKS, virtual_memory::CHECKS, pinned::CHECKS];
 
 /// How the list went.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,8 @@ mod auto;
 mod cuda;
 mod error;
 mod host;
+mod pinned;
+mod plain;
 mod simulated;
 
 use std::any::Any;
@@ -22,7 +24,9 @@ pub(crate) use cuda::StreamIdentity;
 pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;
-pub(crate) use host::pointer_to;
+pub(crate) use pinned::PINNED_ALIGNMENT_BYTES;
+pub use pinned::PinnedMemory;
+pub(crate) use plain::{PlainMemory, pointer_to};
 pub use simulated::{Fault, Operation, Simulated, SimulatedBuilder};
 
 /// A device's stream, by its handle as an unsigned number.
@@ -213,6 +217,11 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
 
     /// The virtual memory calls, if the device has them.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
+
+    /// The calls for page-locked host memory, if the device has them.
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
         None
     }
 

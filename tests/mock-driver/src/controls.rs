@@ -70,6 +70,20 @@ extern "C" fn mock_let_stream_go(device: usize, stream: u64) -> u32 {
     hold(device, stream, false).err().unwrap_or(SUCCESS)
 }
 
+/// Makes a stream one whose work goes into a graph, or ends that; what the graph would hold is forgotten.
+#[unsafe(no_mangle)]
+extern "C" fn mock_set_capturing(device: usize, stream: u64, is_capturing: bool) -> u32 {
+    let mut access = Access::new();
+    let key = access.stream_key_on(device, stream);
+    match key.and_then(|key| access.streams.get_mut(&key).ok_or(INVALID_HANDLE)) {
+        Ok(stream) => {
+            stream.is_capturing = is_capturing;
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
 /// Lets one call of a function fail with a code, after `skip` more calls of it have gone through. The call does nothing.
 ///
 /// # Safety
@@ -122,7 +136,7 @@ unsafe extern "C" fn mock_called_function(index: usize, buffer: *mut u8, length:
 }
 
 /// How many objects of a kind are alive: 0 segments, 1 allocations from pools, 2 physical memory by handle, 3 mappings,
-/// 4 reservations, 5 events, 6 created streams, 7 pinned host memory, 8 retained contexts.
+/// 4 reservations, 5 events, 6 created streams, 7 pinned host memory, 8 retained contexts, 9 registered host memory.
 #[unsafe(no_mangle)]
 extern "C" fn mock_live(kind: u32) -> u64 {
     let access = Access::new();
@@ -139,6 +153,7 @@ extern "C" fn mock_live(kind: u32) -> u64 {
         6 => access.streams.keys().filter(|&&key| key >= crate::state::HandleKind::Stream as u64).count(),
         7 => access.host_allocations.len(),
         8 => return access.devices.iter().map(|device| device.retained).sum(),
+        9 => access.host_registrations.len(),
         _ => 0,
     };
     count as u64

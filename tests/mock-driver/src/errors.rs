@@ -16,7 +16,11 @@ pub(crate) const INVALID_HANDLE: u32 = 400;
 pub(crate) const NOT_READY: u32 = 600;
 pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
 pub(crate) const LAUNCH_TIMEOUT: u32 = 702;
+pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: u32 = 712;
+pub(crate) const HOST_MEMORY_NOT_REGISTERED: u32 = 713;
 pub(crate) const NOT_SUPPORTED: u32 = 801;
+pub(crate) const STREAM_CAPTURE_UNSUPPORTED: u32 = 900;
+pub(crate) const CAPTURED_EVENT: u32 = 907;
 
 /// Those that this driver returns by itself, and some that tests script.
 const TEXTS: &[(u32, &CStr, &CStr)] = &[
@@ -38,11 +42,30 @@ const TEXTS: &[(u32, &CStr, &CStr)] = &[
     (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (ILLEGAL_ADDRESS, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (LAUNCH_TIMEOUT, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated"),
+    (
+        HOST_MEMORY_ALREADY_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        c"part or all of the requested memory range is already mapped",
+    ),
+    (
+        HOST_MEMORY_NOT_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+        c"pointer does not correspond to a registered memory region",
+    ),
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
     (800, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted"),
     (NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
     (803, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination"),
-    (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"),
+    (
+        STREAM_CAPTURE_UNSUPPORTED,
+        c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        c"operation not permitted when stream is capturing",
+    ),
+    (
+        CAPTURED_EVENT,
+        c"CUDA_ERROR_CAPTURED_EVENT",
+        c"operation not permitted on an event last recorded in a capturing stream",
+    ),
     (999, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
 ];
 

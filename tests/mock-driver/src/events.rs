@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::errors::{Answer, INVALID_HANDLE, NOT_READY};
+use crate::errors::{Answer, CAPTURED_EVENT, INVALID_HANDLE, NOT_READY};
 use crate::state::{HandleKind, State, call, free_handle, put};
 use crate::streams::Work;
 
 #[derive(Default)]
 pub(crate) struct Event {
     recordings: u64,
+    /// Last recorded on a stream that is being captured: it stands in a graph, and nobody can ask about it.
+    is_captured: bool,
     /// Shared with the work queued: it outlives an event that is destroyed meanwhile.
     finished: Arc<AtomicU64>,
 }
 
 impl Event {
+    fn check_askable(&self) -> Answer {
+        if self.is_captured { Err(CAPTURED_EVENT) } else { Ok(()) }
+    }
+
     fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) >= self.recordings
     }
@@ -47,7 +53,12 @@ extern "C" fn cuEventDestroy_v2(event: u64) -> u32 {
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
     call("cuEventRecord", |state| {
         let key = state.stream_key(stream)?;
+        let is_captured = state.streams.get(&key).is_some_and(|stream| stream.is_capturing);
         let event = state.event(event)?;
+        event.is_captured = is_captured;
+        if is_captured {
+            return Ok(());
+        }
         event.recordings += 1;
         let work = Work::Record { finished: Arc::clone(&event.finished), recording: event.recordings };
         state.enqueue(key, work)
@@ -58,6 +69,7 @@ extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
 extern "C" fn cuEventQuery(event: u64) -> u32 {
     call("cuEventQuery", |state| {
         state.current_device()?;
+        state.event(event)?.check_askable()?;
         if state.event(event)?.is_finished() { Ok(()) } else { Err(NOT_READY) }
     })
 }
@@ -66,7 +78,7 @@ extern "C" fn cuEventQuery(event: u64) -> u32 {
 extern "C" fn cuEventSynchronize(event: u64) -> u32 {
     call("cuEventSynchronize", |state| {
         state.current_device()?;
-        state.event(event)?;
+        state.event(event)?.check_askable()?;
         state.wait_until("cuEventSynchronize", |state| state.events.get(&event).is_none_or(Event::is_finished))?;
         state.trim_pools();
         state.current_device().map(drop)

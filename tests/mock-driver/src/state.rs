@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) has_virtual_memory: bool,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     pub(crate) host_allocations: BTreeMap<u64, HostAllocation>,
+    /// Host memory that callers have locked, address to bytes.
+    pub(crate) host_registrations: BTreeMap<u64, u64>,
     pub(crate) ranges: Ranges,
     pub(crate) pools: BTreeMap<u64, Pool>,
     pub(crate) streams: BTreeMap<u64, Stream>,
@@ -58,6 +60,7 @@ impl State {
             has_virtual_memory: number("MEMTRACK_MOCK_VIRTUAL_MEMORY") != Some(0),
             allocations: BTreeMap::new(),
             host_allocations: BTreeMap::new(),
+            host_registrations: BTreeMap::new(),
             ranges: Ranges::default(),
             pools: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -83,6 +86,7 @@ impl State {
         }
         for stream in self.streams.values_mut() {
             stream.is_held = false;
+            stream.is_capturing = false;
         }
         for pool in self.pools.values_mut() {
             pool.reset();

@@ -1,11 +1,12 @@
 //! Streams: queues of work, done at once unless the stream is held, waits for an event, or runs a host function.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::errors::{Answer, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE};
+use crate::errors::{Answer, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_UNSUPPORTED};
 use crate::state::{Access, HandleKind, State, call, free_handle, put, tell_progress};
 use crate::transfers::Transfer;
 
@@ -39,6 +40,8 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     /// Held by a test: nothing queued is done.
     pub(crate) is_held: bool,
+    /// Being captured: work given to it is checked and forgotten.
+    pub(crate) is_capturing: bool,
     /// A host function is running.
     is_in_host_function: bool,
     queue: VecDeque<Work>,
@@ -91,12 +94,18 @@ impl State {
         let id = self.next_stream_id;
         self.next_stream_id += 1;
         let queue = VecDeque::new();
-        self.streams.insert(key, Stream { device, is_held: false, is_in_host_function: false, queue, id, priority });
+        let stream =
+            Stream { device, is_held: false, is_capturing: false, is_in_host_function: false, queue, id, priority };
+        self.streams.insert(key, stream);
     }
 
     /// Queues work and does what can be done.
     pub(crate) fn enqueue(&mut self, key: u64, work: Work) -> Answer {
-        self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.queue.push_back(work);
+        let stream = self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?;
+        if stream.is_capturing {
+            return Ok(());
+        }
+        stream.queue.push_back(work);
         self.pump();
         Ok(())
     }
@@ -205,6 +214,9 @@ extern "C" fn cuStreamDestroy_v2(stream: u64) -> u32 {
 extern "C" fn cuStreamSynchronize(stream: u64) -> u32 {
     call("cuStreamSynchronize", |state| {
         let key = state.stream_key(stream)?;
+        if state.streams.get(&key).is_some_and(|stream| stream.is_capturing) {
+            return Err(STREAM_CAPTURE_UNSUPPORTED);
+        }
         state.wait_until("cuStreamSynchronize", |state| state.is_stream_idle(key))?;
         state.trim_pools();
         state.current_device().map(drop)
@@ -260,13 +272,39 @@ unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut
     })
 }
 
-/// No stream of this driver is ever captured.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut i32) -> u32 {
     call("cuStreamIsCapturing", |state| {
-        state.stream_key(stream)?;
+        let key = state.stream_key(stream)?;
+        let is_capturing = state.streams.get(&key).is_some_and(|stream| stream.is_capturing);
         // SAFETY: the caller's place, as cuda.h asks.
-        unsafe { put(status, 0) }
+        unsafe { put(status, i32::from(is_capturing)) }
+    })
+}
+
+thread_local! {
+    /// What this thread may do while streams are captured: 0 global, 1 its own captures, 2 anything.
+    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
+}
+
+impl State {
+    /// Calls that take or lock memory are refused during a capture, unless the thread has said that it knows.
+    pub(crate) fn check_host_call(&self) -> Answer {
+        let is_forbidden = self.streams.values().any(|stream| stream.is_capturing) && CAPTURE_MODE.get() != 2;
+        if is_forbidden { Err(STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) -> u32 {
+    call("cuThreadExchangeStreamCaptureMode", |_| {
+        if mode.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: not null, so the caller's mode.
+        let wanted = unsafe { mode.read() };
+        // SAFETY: likewise.
+        unsafe { put(mode, CAPTURE_MODE.replace(wanted)) }
     })
 }
 

@@ -74,19 +74,24 @@ pub(super) fn driver_error(device_name: &str, call: &'static str, error: DriverE
 }
 
 impl Driver {
-    fn check(&self, call: &'static str, answer: sys::CUresult) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, call: &'static str, answer: sys::CUresult) -> Result<(), DeviceError> {
         answer.result().map_err(|error| driver_error(&self.device_name, call, error))
     }
 
     /// As [`check`](Self::check), with out of memory told apart.
-    fn check_room(&self, call: &'static str, answer: sys::CUresult, requested_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn check_room(
+        &self,
+        call: &'static str,
+        answer: sys::CUresult,
+        requested_bytes: u64,
+    ) -> Result<(), DeviceError> {
         if answer == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(DeviceError::OutOfMemory { device: self.device_name.clone(), requested_bytes });
         }
         self.check(call, answer)
     }
 
-    fn size(&self, bytes: u64) -> Result<usize, DeviceError> {
+    pub(super) fn size(&self, bytes: u64) -> Result<usize, DeviceError> {
         usize::try_from(bytes).map_err(|_| DeviceError::InvalidSize {
             device: self.device_name.clone(),
             bytes,
@@ -99,7 +104,7 @@ impl Driver {
     /// cudarc's own `bind_to_thread` also takes the error that an earlier drop on the context left behind, and answers
     /// with it. Not so here: that error is no answer to the call at hand (an out of memory least of all), and it stays
     /// where it is for the caller whose drop it was.
-    fn bind(&self) -> Result<(), DeviceError> {
+    pub(super) fn bind(&self) -> Result<(), DeviceError> {
         let context = self.context.cu_ctx();
         let current = result::ctx::get_current().map_err(|e| driver_error(&self.device_name, "cuCtxGetCurrent", e))?;
         if current == Some(context) {
@@ -220,22 +225,36 @@ impl Driver {
     /// # Safety
     ///
     /// The range at `target` is device memory nobody else uses but in stream order; `stream` is alive in this context;
-    /// `source` stays as it is until the stream has been synchronised.
-    pub(super) unsafe fn write(&self, target: u64, source: &[u8], stream: sys::CUstream) -> Result<(), DeviceError> {
+    /// `source` is readable over `bytes` and stays as it is until the stream has done the copy.
+    pub(super) unsafe fn write(
+        &self,
+        target: u64,
+        source: *const u8,
+        bytes: u64,
+        stream: sys::CUstream,
+    ) -> Result<(), DeviceError> {
+        let size = self.size(bytes)?;
         self.bind()?;
-        // SAFETY: as promised by the caller; `source` is readable over its length.
-        let answer = unsafe { sys::cuMemcpyHtoDAsync_v2(target, source.as_ptr().cast(), source.len(), stream) };
+        // SAFETY: as promised by the caller.
+        let answer = unsafe { sys::cuMemcpyHtoDAsync_v2(target, source.cast(), size, stream) };
         self.check("cuMemcpyHtoDAsync", answer)
     }
 
     /// # Safety
     ///
     /// The range at `source` is device memory nobody writes but in stream order; `stream` is alive in this context;
-    /// nobody touches `target` until the stream has been synchronised.
-    pub(super) unsafe fn read(&self, source: u64, target: &mut [u8], stream: sys::CUstream) -> Result<(), DeviceError> {
+    /// `target` is writable over `bytes`, and nobody touches it until the stream has done the copy.
+    pub(super) unsafe fn read(
+        &self,
+        source: u64,
+        target: *mut u8,
+        bytes: u64,
+        stream: sys::CUstream,
+    ) -> Result<(), DeviceError> {
+        let size = self.size(bytes)?;
         self.bind()?;
-        // SAFETY: as promised by the caller; `target` is writable over its length.
-        let answer = unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), source, target.len(), stream) };
+        // SAFETY: as promised by the caller.
+        let answer = unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), source, size, stream) };
         self.check("cuMemcpyDtoHAsync", answer)
     }
 

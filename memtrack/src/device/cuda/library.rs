@@ -33,9 +33,13 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuMemAddressReserve",
     "cuMemAlloc_v2",
     "cuMemCreate",
+    "cuMemFreeHost",
     "cuMemFree_v2",
     "cuMemGetAllocationGranularity",
     "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemMap",
     "cuMemRelease",
     "cuMemSetAccess",
@@ -45,8 +49,10 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
     "cuStreamDestroy_v2",
+    "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// The library once found, kept open for the rest of the process: cudarc opens it again by the same name, and a driver

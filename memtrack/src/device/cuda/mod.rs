@@ -2,13 +2,14 @@
 //!
 //! Here live, one idea a file: finding the driver library ([`library`]) and why there is no device ([`unavailable`]);
 //! the driver calls, which is where most of the unsafe code is ([`driver`]); and the tables that keep those calls within
-//! what the driver allows: segments ([`memory`]), events, streams, and virtual memory. No caching: `allocate` is
-//! `cuMemAlloc` each time.
+//! what the driver allows: segments ([`memory`]), page-locked memory with its own calls ([`pinned`]), events, streams, and
+//! virtual memory. No caching: `allocate` is `cuMemAlloc` each time.
 
 mod driver;
 mod events;
 mod library;
 mod memory;
+mod pinned;
 mod streams;
 mod unavailable;
 mod virtual_memory;
@@ -23,12 +24,14 @@ use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use self::driver::{Driver, driver_error};
 use self::events::Events;
 use self::memory::Segments;
+use self::pinned::Pinned;
 pub(crate) use self::streams::StreamIdentity;
 use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
 use super::{
-    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PhysicalMemory, Stream, VirtualMemory,
+    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PhysicalMemory, PinnedMemory, Stream,
+    VirtualMemory,
 };
 
 /// An NVIDIA GPU.
@@ -42,7 +45,8 @@ use super::{
 ///
 /// # Dropping
 ///
-/// Dropping the device waits for its work, then gives back every segment, mapping, reservation and event still alive. On
+/// Dropping the device waits for its work, then gives back every segment, mapping, reservation, page-locked memory and event
+/// still alive. On
 /// a context that an earlier fault broke, the driver refuses each of these calls; the memory then stays taken until the
 /// process ends, and a warning says how much. Addresses kept beyond the device are the holder's mistake: hold the device
 /// in an [`Arc`] next to them.
@@ -54,6 +58,7 @@ pub struct Cuda {
     total_bytes: u64,
     driver: Driver,
     segments: Segments,
+    pinned: Pinned,
     events: Events,
     streams: Streams,
     /// `None` on a device without virtual memory.
@@ -140,6 +145,7 @@ impl Cuda {
             total_bytes,
             driver,
             segments: Segments::default(),
+            pinned: Pinned::default(),
             events: Events::new(),
             streams,
             ranges,
@@ -221,10 +227,10 @@ impl fmt::Debug for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        let Self { driver, segments, events, ranges, .. } = self;
+        let Self { driver, segments, pinned, events, ranges, .. } = self;
         // Where this fails the context is broken, and each call below is refused without harm.
         let finished = driver.synchronize();
-        let mut refused_bytes = segments.release_all(driver);
+        let mut refused_bytes = segments.release_all(driver) + pinned.release_all(driver);
         if let Some(ranges) = ranges {
             refused_bytes += ranges.release_all(driver);
         }
@@ -286,6 +292,10 @@ unsafe impl Device for Cuda {
         self.ranges.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        Some(self)
+    }
+
     fn check_stream(&self, stream: Stream) -> Result<(), DeviceError> {
         self.stream_handle(stream).map(|_| ())
     }
@@ -336,7 +346,7 @@ unsafe impl Device for Cuda {
         }
         // The driver may still read the source after the copy call returns: surely if it is pinned, and it need not say.
         // SAFETY: the range as the caller promises; a registered stream; the source stays borrowed over the wait below.
-        let copied = unsafe { self.driver.write(address, source, stream) };
+        let copied = unsafe { self.driver.write(address, source.as_ptr(), source.len() as u64, stream) };
         // SAFETY: a registered stream, which the table keeps alive.
         copied.and_then(|()| unsafe { self.driver.synchronize_stream(stream) })
     }
@@ -347,7 +357,7 @@ unsafe impl Device for Cuda {
             return Ok(());
         }
         // SAFETY: the range as the caller promises; a registered stream; the target stays borrowed over the wait below.
-        let copied = unsafe { self.driver.read(address, target, stream) };
+        let copied = unsafe { self.driver.read(address, target.as_mut_ptr(), target.len() as u64, stream) };
         // SAFETY: a registered stream, which the table keeps alive.
         copied.and_then(|()| unsafe { self.driver.synchronize_stream(stream) })
     }

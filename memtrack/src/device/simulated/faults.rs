@@ -26,6 +26,18 @@ pub enum Operation {
     Map,
     /// [`VirtualMemory::unmap`](crate::device::VirtualMemory::unmap)
     Unmap,
+    /// [`PinnedMemory::allocate_pinned`](crate::device::PinnedMemory::allocate_pinned)
+    AllocatePinned,
+    /// [`PinnedMemory::release_pinned`](crate::device::PinnedMemory::release_pinned)
+    ReleasePinned,
+    /// [`PinnedMemory::register_pinned`](crate::device::PinnedMemory::register_pinned)
+    RegisterPinned,
+    /// [`PinnedMemory::unregister_pinned`](crate::device::PinnedMemory::unregister_pinned)
+    UnregisterPinned,
+    /// [`Device::synchronize_stream`](crate::device::Device::synchronize_stream)
+    SynchronizeStream,
+    /// [`Device::synchronize`](crate::device::Device::synchronize)
+    Synchronize,
 }
 
 /// One line of a fault script.

@@ -1,11 +1,12 @@
 //! A device without bytes: addresses, capacity, busy streams and failures as a test or a replay scripts them.
 //!
 //! Here live the device and what tests set it up with. Each part keeps its own books: where ranges lie ([`addresses`]),
-//! which work is done ([`streams`]), what fails ([`faults`]), and virtual memory ([`virtual_memory`]). Nothing in here
-//! happens by itself or by chance.
+//! which work is done ([`streams`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]), and page-locked memory,
+//! the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
 
 mod addresses;
 mod faults;
+mod pinned;
 mod streams;
 mod virtual_memory;
 
@@ -18,7 +19,8 @@ use self::faults::FaultScript;
 pub use self::faults::{Fault, Operation};
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
-use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream, VirtualMemory};
+use super::plain::PlainPinned;
+use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, VirtualMemory};
 use crate::sync::lock;
 use crate::units::{GIB, MIB};
 
@@ -45,11 +47,11 @@ impl SimulatedBuilder {
     /// The device.
     pub fn build(self) -> Simulated {
         let Self { total_bytes, granularity_bytes } = self;
-        Simulated { total_bytes, granularity_bytes, state: Mutex::default() }
+        Simulated { total_bytes, granularity_bytes, state: Mutex::default(), pinned: PlainPinned::default() }
     }
 }
 
-/// A device without bytes.
+/// A device without bytes, save for page-locked host memory, which is plain memory.
 ///
 /// Any number names a stream. A stream is idle until [`set_busy`](Self::set_busy); events recorded on a busy stream
 /// complete when it is told so, or when somebody waits for them.
@@ -58,6 +60,7 @@ pub struct Simulated {
     total_bytes: u64,
     granularity_bytes: Option<u64>,
     state: Mutex<State>,
+    pinned: PlainPinned,
 }
 
 #[derive(Debug, Default)]
@@ -251,6 +254,10 @@ unsafe impl Device for Simulated {
         self.granularity_bytes.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        Some(self)
+    }
+
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {
         self.run_script(Operation::RecordEvent, 0)?;
         let event = self.state().streams.record(stream);
@@ -276,11 +283,13 @@ unsafe impl Device for Simulated {
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<(), DeviceError> {
+        self.run_script(Operation::SynchronizeStream, 0)?;
         self.set_idle(stream);
         Ok(())
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
+        self.run_script(Operation::Synchronize, 0)?;
         self.state().streams.set_all_idle();
         Ok(())
     }

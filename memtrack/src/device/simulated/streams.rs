@@ -8,6 +8,7 @@ use crate::device::Stream;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     busy: HashSet<Stream>,
+    capturing: HashSet<Stream>,
     next_event: u64,
     /// The stream of each pending event.
     pending: BTreeMap<u64, Stream>,
@@ -31,6 +32,18 @@ impl Streams {
         self.busy.clear();
         self.pending.clear();
         self.by_stream.clear();
+    }
+
+    pub(super) fn set_capturing(&mut self, stream: Stream, is_capturing: bool) {
+        if is_capturing {
+            self.capturing.insert(stream);
+        } else {
+            self.capturing.remove(&stream);
+        }
+    }
+
+    pub(super) fn is_capturing(&self, stream: Stream) -> bool {
+        self.capturing.contains(&stream)
     }
 
     /// A new event's number, given out once.

@@ -18,7 +18,8 @@ const STREAM_CAPTURE_INVALIDATED: u32 = 901;
 /// Sets this thread's capture mode; the one before.
 fn exchange(mut mode: Mode) -> Mode {
     // SAFETY: a place for one mode, which holds one.
-    unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }.result().unwrap();
+    let answer = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    assert_eq!(answer, sys::CUresult::CUDA_SUCCESS);
     mode
 }
 

@@ -38,6 +38,10 @@ pub enum Live {
     Contexts = 8,
     /// Registered host memory.
     HostRegistrations = 9,
+    /// Memory pools from `cuMemPoolCreate`.
+    Pools = 10,
+    /// Graphs.
+    Graphs = 11,
 }
 
 /// All memory and addresses a device can have of the driver.

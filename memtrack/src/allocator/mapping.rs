@@ -102,21 +102,10 @@ impl Inner {
     fn create_and_map(&self, range: &PageRange) -> Result<Vec<PhysicalMemory>, DeviceError> {
         let device = self.memory()?;
         let mut created = Vec::new();
-        let mut mapped_bytes = 0;
         let outcome =
             range.addresses().try_for_each(|_| device.create(range.page_bytes).map(|memory| created.push(memory)));
-        let outcome = outcome.and_then(|()| {
-            range.addresses().zip(&created).try_for_each(|(address, memory)| {
-                device.map(address, *memory)?;
-                mapped_bytes += range.page_bytes;
-                Ok(())
-            })
-        });
-        let Err(error) = outcome else { return Ok(created) };
-        if mapped_bytes > 0 {
-            // What cannot be unmapped stays mapped, and in use, but nobody ever knows its address.
-            let _ = self.unmap(range.address, mapped_bytes);
-        }
+        let Err(error) = outcome.and_then(|()| device.map_pieces(range.address, &created)) else { return Ok(created) };
+        // What could not be unmapped again stays in use, but nobody ever knows its address.
         for memory in created {
             let _ = device.release_physical(memory);
         }

@@ -10,15 +10,15 @@ use crate::streams::Work;
 #[derive(Default)]
 pub(crate) struct Event {
     recordings: u64,
-    /// Last recorded on a stream that is being captured: it stands in a graph, and nobody can ask about it.
-    is_captured: bool,
+    /// The capture that its last recording was part of: it stands in a graph, and nobody can ask about it.
+    capture: Option<u64>,
     /// Shared with the work queued: it outlives an event that is destroyed meanwhile.
     finished: Arc<AtomicU64>,
 }
 
 impl Event {
     fn check_askable(&self) -> Answer {
-        if self.is_captured { Err(CAPTURED_EVENT) } else { Ok(()) }
+        if self.capture.is_some() { Err(CAPTURED_EVENT) } else { Ok(()) }
     }
 
     fn is_finished(&self) -> bool {
@@ -53,10 +53,10 @@ extern "C" fn cuEventDestroy_v2(event: u64) -> u32 {
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
     call("cuEventRecord", |state| {
         let key = state.stream_key(stream)?;
-        let is_captured = state.streams.get(&key).is_some_and(|stream| stream.is_capturing);
+        let capture = state.streams.get(&key).and_then(|stream| stream.capture);
         let event = state.event(event)?;
-        event.is_captured = is_captured;
-        if is_captured {
+        event.capture = capture;
+        if capture.is_some() {
             return Ok(());
         }
         event.recordings += 1;
@@ -70,6 +70,7 @@ extern "C" fn cuEventQuery(event: u64) -> u32 {
     call("cuEventQuery", |state| {
         state.current_device()?;
         state.event(event)?.check_askable()?;
+        state.check_unsafe_call()?;
         if state.event(event)?.is_finished() { Ok(()) } else { Err(NOT_READY) }
     })
 }
@@ -89,6 +90,9 @@ extern "C" fn cuEventSynchronize(event: u64) -> u32 {
 extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) -> u32 {
     call("cuStreamWaitEvent", |state| {
         let key = state.stream_key(stream)?;
+        if let Some(capture) = state.event(event)?.capture {
+            return state.join_capture(key, capture);
+        }
         let event = state.event(event)?;
         let work = Work::Wait { finished: Arc::clone(&event.finished), recording: event.recordings };
         state.enqueue(key, work)

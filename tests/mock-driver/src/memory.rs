@@ -98,6 +98,7 @@ unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
         if bytes == 0 || address.is_null() {
             return Err(INVALID_VALUE);
         }
+        state.check_unsafe_call()?;
         state.check_request(bytes)?;
         let counted_bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(OUT_OF_MEMORY)?;
         state.take(device, counted_bytes)?;
@@ -134,6 +135,7 @@ pub(crate) fn free(state: &mut Access, address: u64) -> Answer {
 extern "C" fn cuMemFree_v2(address: u64) -> u32 {
     call("cuMemFree_v2", |state| {
         state.current_device()?;
+        state.check_unsafe_call()?;
         free(state, address)
     })
 }
@@ -145,7 +147,7 @@ unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flag
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
-        state.check_host_call()?;
+        state.check_unsafe_call()?;
         let memory = Mapping::memory(bytes as u64).ok_or(OUT_OF_MEMORY)?;
         let address = memory.address();
         // SAFETY: the caller's place, as cuda.h asks.
@@ -159,7 +161,7 @@ unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flag
 extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> u32 {
     call("cuMemFreeHost", |state| {
         state.current_device()?;
-        state.check_host_call()?;
+        state.check_unsafe_call()?;
         let address = pointer.expose_provenance() as u64;
         state.host_allocations.remove(&address).map(drop).ok_or(INVALID_VALUE)
     })
@@ -172,7 +174,7 @@ extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, _flags: u
         if bytes == 0 || pointer.is_null() {
             return Err(INVALID_VALUE);
         }
-        state.check_host_call()?;
+        state.check_unsafe_call()?;
         let (address, bytes) = (pointer.expose_provenance() as u64, bytes as u64);
         let before = state.host_registrations.range(..address + bytes).next_back();
         if before.is_some_and(|(start, length)| start + length > address) {
@@ -187,7 +189,7 @@ extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, _flags: u
 extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> u32 {
     call("cuMemHostUnregister", |state| {
         state.current_device()?;
-        state.check_host_call()?;
+        state.check_unsafe_call()?;
         let address = pointer.expose_provenance() as u64;
         state.host_registrations.remove(&address).map(drop).ok_or(HOST_MEMORY_NOT_REGISTERED)
     })

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::captures::Captures;
 use crate::devices::Device;
 use crate::errors::{Answer, INVALID_VALUE, LAUNCH_TIMEOUT, NOT_INITIALIZED, SUCCESS};
 use crate::events::Event;
@@ -43,6 +44,7 @@ pub(crate) struct State {
     pub(crate) pools: BTreeMap<u64, Pool>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) next_stream_id: u64,
+    pub(crate) captures: Captures,
     pub(crate) events: BTreeMap<u64, Event>,
     pub(crate) calls: BTreeMap<&'static str, u64>,
     pub(crate) faults: Vec<Fault>,
@@ -65,6 +67,7 @@ impl State {
             pools: BTreeMap::new(),
             streams: BTreeMap::new(),
             next_stream_id: 1,
+            captures: Captures::default(),
             events: BTreeMap::new(),
             calls: BTreeMap::new(),
             faults: Vec::new(),
@@ -86,11 +89,11 @@ impl State {
         }
         for stream in self.streams.values_mut() {
             stream.is_held = false;
-            stream.is_capturing = false;
         }
         for pool in self.pools.values_mut() {
             pool.reset();
         }
+        self.reset_captures();
         self.calls.clear();
         self.faults.clear();
         self.largest_request_bytes = u64::MAX;
@@ -141,6 +144,7 @@ pub(crate) enum HandleKind {
     Event = 0x3000_0000_0000,
     Pool = 0x4000_0000_0000,
     Physical = 0x5000_0000_0000,
+    Graph = 0x6000_0000_0000,
 }
 
 /// The locked state, given up while waiting.

@@ -16,20 +16,6 @@ use crate::sync::{get_mut, lock};
 const PORTABLE: u32 = 1;
 
 impl Driver {
-    /// Runs calls that a stream capture in its strictest mode forbids to every thread, though they have nothing to do with
-    /// the capture.
-    fn outside_captures<R>(&self, calls: impl FnOnce(&Self) -> Result<R, DeviceError>) -> Result<R, DeviceError> {
-        const CALL: &str = "cuThreadExchangeStreamCaptureMode";
-        self.bind()?;
-        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: a place for one mode, which holds one.
-        self.check(CALL, unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) })?;
-        let answer = calls(self);
-        // SAFETY: likewise. What the calls have done is done, whatever is answered here.
-        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
-        answer
-    }
-
     fn allocate_host(&self, bytes: u64) -> Result<u64, DeviceError> {
         let Ok(size) = usize::try_from(bytes) else {
             return Err(DeviceError::OutOfMemory { device: self.device_name.clone(), requested_bytes: bytes });

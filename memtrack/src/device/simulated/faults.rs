@@ -34,6 +34,12 @@ pub enum Operation {
     RegisterPinned,
     /// [`PinnedMemory::unregister_pinned`](crate::device::PinnedMemory::unregister_pinned)
     UnregisterPinned,
+    /// [`StreamOrderedMemory::allocate_ordered`](crate::device::StreamOrderedMemory::allocate_ordered)
+    AllocateOrdered,
+    /// [`StreamOrderedMemory::free_ordered`](crate::device::StreamOrderedMemory::free_ordered)
+    FreeOrdered,
+    /// [`StreamOrderedMemory::trim_ordered`](crate::device::StreamOrderedMemory::trim_ordered)
+    TrimOrdered,
     /// [`Device::synchronize_stream`](crate::device::Device::synchronize_stream)
     SynchronizeStream,
     /// [`Device::synchronize`](crate::device::Device::synchronize)

@@ -1,12 +1,13 @@
 //! A device without bytes: addresses, capacity, busy streams and failures as a test or a replay scripts them.
 //!
 //! Here live the device and what tests set it up with. Each part keeps its own books: where ranges lie ([`addresses`]),
-//! which work is done ([`streams`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]), and page-locked memory,
-//! the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
+//! which work is done and which is captured ([`streams`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
+//! stream-ordered memory ([`stream_ordered`]), and page-locked memory, the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
 
 mod addresses;
 mod faults;
 mod pinned;
+mod stream_ordered;
 mod streams;
 mod virtual_memory;
 
@@ -17,10 +18,13 @@ use std::sync::{Mutex, MutexGuard};
 use self::addresses::{Addresses, Misplaced, SEGMENT_ALIGNMENT_BYTES};
 use self::faults::FaultScript;
 pub use self::faults::{Fault, Operation};
+use self::stream_ordered::Pool;
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
 use super::plain::PlainPinned;
-use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, VirtualMemory};
+use super::{
+    Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory, VirtualMemory,
+};
 use crate::sync::lock;
 use crate::units::{GIB, MIB};
 
@@ -67,11 +71,12 @@ pub struct Simulated {
 struct State {
     addresses: Addresses,
     other_use_bytes: u64,
-    /// Segments and physical memory together.
+    /// Segments, physical memory and what the pool has reserved, together.
     used_bytes: u64,
     /// Address to bytes.
     segments: BTreeMap<u64, u64>,
     ranges: Ranges,
+    pool: Pool,
     streams: Streams,
     faults: FaultScript,
 }
@@ -97,7 +102,7 @@ impl Simulated {
         lock(&self.state)
     }
 
-    /// The addresses of the coming segments and reservations, in order; generated ones follow when they run out.
+    /// The addresses of the coming segments, reservations and stream-ordered memory, in order; generated ones follow when they run out.
     ///
     /// One that does not do is used up by the call that comes to it, which answers [`DeviceError::InvalidAddress`]: 0, no
     /// multiple of 512 (for a reservation, of the granularity), or where the range would overlap a live one.
@@ -125,6 +130,12 @@ impl Simulated {
         self.state().streams.set_idle(stream);
     }
 
+    /// Makes a stream take part in the graph capture of this number, or with `None` in none any more. Several streams may take
+    /// part in one.
+    pub fn set_capture(&self, stream: Stream, capture: Option<u64>) {
+        self.state().streams.set_capture(stream, capture);
+    }
+
     /// Completes the `count` oldest pending events, whatever their streams.
     pub fn complete_oldest_events(&self, count: usize) {
         self.state().streams.complete_oldest(count);
@@ -145,7 +156,8 @@ impl Simulated {
         self.state().segments.iter().map(|(address, bytes)| (*address, *bytes)).collect()
     }
 
-    /// Bytes taken from this device and not given back: segments and physical memory.
+    /// Bytes taken from this device and not given back: segments, physical memory, and what the pool of stream-ordered memory
+    /// has reserved.
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes
     }
@@ -254,8 +266,16 @@ unsafe impl Device for Simulated {
         self.granularity_bytes.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn stream_ordered_memory(&self) -> Option<&dyn StreamOrderedMemory> {
+        Some(self)
+    }
+
     fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
         Some(self)
+    }
+
+    fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
+        Ok(self.state().streams.capture(stream))
     }
 
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {

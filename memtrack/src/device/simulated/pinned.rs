@@ -12,7 +12,7 @@ impl Simulated {
 
     /// Makes work given to a stream recorded for later ([`PinnedMemory::is_capturing`]), or done again.
     pub fn set_capturing(&self, stream: Stream, is_capturing: bool) {
-        self.state().streams.set_capturing(stream, is_capturing);
+        self.set_capture(stream, is_capturing.then_some(stream.0));
     }
 }
 
@@ -48,6 +48,6 @@ unsafe impl PinnedMemory for Simulated {
     }
 
     fn is_capturing(&self, stream: Stream) -> Result<bool, DeviceError> {
-        Ok(self.state().streams.is_capturing(stream))
+        Ok(self.state().streams.capture(stream).is_some())
     }
 }

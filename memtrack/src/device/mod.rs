@@ -10,7 +10,11 @@ mod auto;
 mod cuda;
 mod error;
 mod host;
+mod pinned;
+mod plain;
 mod simulated;
+mod stream_ordered;
+mod virtual_memory;
 
 use std::any::Any;
 use std::fmt;
@@ -22,8 +26,12 @@ pub(crate) use cuda::StreamIdentity;
 pub use cuda::{Cuda, CudaUnavailable};
 pub use error::DeviceError;
 pub use host::Host;
-pub(crate) use host::pointer_to;
+pub(crate) use pinned::PINNED_ALIGNMENT_BYTES;
+pub use pinned::PinnedMemory;
+pub(crate) use plain::{PlainMemory, pointer_to};
 pub use simulated::{Fault, Operation, Simulated, SimulatedBuilder};
+pub use stream_ordered::{StreamOrderedMemory, StreamOrderedUsage};
+pub use virtual_memory::{PhysicalMemory, VirtualMemory};
 
 /// A device's stream, by its handle as an unsigned number.
 ///
@@ -216,6 +224,16 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The calls for memory taken and given back in stream order, if the device has them.
+    fn stream_ordered_memory(&self) -> Option<&dyn StreamOrderedMemory> {
+        None
+    }
+
+    /// The calls for page-locked host memory, if the device has them.
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        None
+    }
+
     /// Whether the stream can be used with this device; asked before a stream's first allocation.
     ///
     /// # Errors
@@ -227,6 +245,10 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The graph capture that the stream takes part in, by a number unique to the capture; `None` when it captures nothing.
+    ///
+    /// `None` too for a stream whose capture was broken by a forbidden call and not ended yet, as in PyTorch 2.11, and on
+    /// cuda for the default stream while a stream that synchronizes with it is captured, though work given to either is
+    /// refused.
     ///
     /// # Errors
     ///
@@ -330,69 +352,4 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
 
     /// For those who need the implementation behind the trait.
     fn as_any(&self) -> &dyn Any;
-}
-
-/// A piece of physical memory that can be mapped into a reserved range, possibly at two places at once.
-#[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
-pub struct PhysicalMemory {
-    /// The driver's handle.
-    pub handle: u64,
-    /// Its size, a multiple of the granularity.
-    pub bytes: u64,
-}
-
-/// Address ranges and physical pages, apart. All sizes and addresses are multiples of [`granularity_bytes`].
-///
-/// [`granularity_bytes`]: Self::granularity_bytes
-pub trait VirtualMemory {
-    /// The smallest piece (2 MiB on today's GPUs).
-    fn granularity_bytes(&self) -> u64;
-
-    /// Takes an address range without memory behind it.
-    ///
-    /// # Errors
-    ///
-    /// A size that is zero or no multiple of the granularity; a failure of the driver.
-    fn reserve(&self, bytes: u64) -> Result<u64, DeviceError>;
-
-    /// Gives a range back; nothing may be mapped in it.
-    ///
-    /// # Errors
-    ///
-    /// A range that was not reserved so, or still has memory mapped in it.
-    fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
-
-    /// Takes physical memory.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::OutOfMemory`] when there is none; a bad size; a failure of the driver.
-    fn create(&self, bytes: u64) -> Result<PhysicalMemory, DeviceError>;
-
-    /// Gives physical memory back; it goes when its last mapping goes.
-    ///
-    /// # Errors
-    ///
-    /// A handle this device did not make or already released.
-    fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError>;
-
-    /// Puts physical memory behind `address` and makes it readable and writable.
-    ///
-    /// # Errors
-    ///
-    /// An address outside a reservation or already mapped; a failure of the driver.
-    fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError>;
-
-    /// Takes the memory away from behind a range mapped in whole pieces, at once: unlike [`Device::release`] it waits for
-    /// nobody.
-    ///
-    /// # Errors
-    ///
-    /// A range that is not mapped, or cuts a piece.
-    ///
-    /// # Safety
-    ///
-    /// Nobody uses the range any more: neither a slice nor a copy on the host, nor work given to a stream before. Whoever
-    /// cannot know that of a stream synchronizes it first.
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
 }

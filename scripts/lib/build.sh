@@ -8,8 +8,8 @@ artifacts() {
 
 build() {
   command -v cargo >/dev/null || fail "cargo is not found: build on a machine with Rust, and carry $out here"
-  local built tests
-  built=$(artifacts cargo build --release -p memtrack-examples --example train) &&
+  local built tests program
+  built=$(artifacts cargo build --release -p memtrack-examples --example train --features backtrace) &&
     built+=$'\n'$(artifacts cargo build --release -p memtrack-tests --bins) &&
     built+=$'\n'$(artifacts cargo build --release -p memtrack-cli --bins) &&
     built+=$'\n'$(artifacts cargo build --release -p memtrack-peers) &&
@@ -23,7 +23,11 @@ build() {
   copy "$built" '/libmemtrack_peers\.so$' libmemtrack_peers.so
   copy "$built" '/peer_buffers$' peer_buffers
   copy "$tests" '/examples/train-[^/]*$' train-tests
-  strip "$out"/* || echo "not stripped, only larger for it" >&2
+  for program in device-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
+    strip "$out/$program" || echo "$program is not stripped, only larger for it" >&2
+  done
+  # Its snapshots name functions, files and lines, which the debug information tells.
+  objcopy --compress-debug-sections=zlib "$out/train" || echo "train is not compressed, only larger for it" >&2
   du -sh "$out"
 }
 

@@ -49,6 +49,7 @@ run_snapshots() {
 }
 
 run_peers() {
-  check "memtrack beside its peers" with_python scripts/peers --built "$out" --seconds "${PEERS_SECONDS:-140}" &&
-    cat "$log"
+  check "memtrack beside its peers" with_python scripts/peers --built "$out" --seconds "${PEERS_SECONDS:-140}"
+  # What one peer fails at leaves the others' figures.
+  [ $? = "$NOT_THERE" ] || cat "$log"
 }

@@ -61,14 +61,14 @@ fn compare_all<S: Subject>(families: &[Family], count: u64) -> usize {
 /// In two halves, for two processors.
 #[test]
 fn memtrack_answers_as_the_slow_allocator() {
-    let compared = compare_all::<Memtrack>(&FAMILIES[..3], 450);
+    let compared = compare_all::<Memtrack>(&FAMILIES[..3], 560);
     println!("{compared} programs");
     assert!(compared > 0);
 }
 
 #[test]
 fn memtrack_answers_as_the_slow_allocator_with_garbage_collection_waiting_and_the_rest() {
-    let compared = compare_all::<Memtrack>(&FAMILIES[3..], 450);
+    let compared = compare_all::<Memtrack>(&FAMILIES[3..], 560);
     println!("{compared} programs");
     assert!(compared > 0);
 }

@@ -71,6 +71,8 @@ pub mod driver;
 #[forbid(unsafe_code)]
 mod ledger;
 #[forbid(unsafe_code)]
+mod memory;
+#[forbid(unsafe_code)]
 pub mod phase;
 #[forbid(unsafe_code)]
 pub mod scope;
@@ -82,8 +84,9 @@ mod sync;
 pub mod units;
 
 pub use allocator::{
-    AllocationError, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, GraphMemory,
-    InvalidSetting, MemoryPool, OutOfMemory, PoolGuard, PoolId, PoolOptions, Refusal, RoundupDivisions,
+    AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
+    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
+    Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]
@@ -92,6 +95,11 @@ pub use buffer::{Buffer, Element};
 #[cfg(feature = "cuda")]
 pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};
 pub use current::{Current, clear_default, current, enabled, set_default, set_enabled};
+pub use memory::{
+    CurrentAllocatorError, empty_cache, get_allocator_backend, get_per_process_memory_fraction, list_gpu_processes,
+    max_memory_allocated, max_memory_reserved, mem_get_info, memory_allocated, memory_reserved, memory_stats,
+    memory_summary, reset_accumulated_memory_stats, reset_peak_memory_stats, set_per_process_memory_fraction,
+};
 pub use memtrack_macros::track_memory;
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use scope::scope;

@@ -61,7 +61,7 @@ impl Program {
     }
 
     fn config(&self) -> Config {
-        self.0["config"].as_str().unwrap().parse().unwrap()
+        Config::from_torch(self.0["config"].as_str().unwrap()).unwrap()
     }
 
     fn history(&self, action: &str) -> impl Iterator<Item = &Value> {

@@ -51,7 +51,9 @@ pub enum AllocationError {
         advice: &'static str,
     },
     /// A pool that allocations are led into already, by a guard or a capture.
-    #[error("memory pool {pool} is in use already: allocations are led into it by one guard or capture at a time; end the other first")]
+    #[error(
+        "memory pool {pool} is in use already: allocations are led into it by one guard or capture at a time; end the other first"
+    )]
     PoolInUse {
         /// The pool.
         pool: PoolId,

@@ -42,7 +42,13 @@ impl ExpandableSegment {
 
     fn range(&self, first: u64, last: u64) -> PageRange {
         let (page_bytes, bytes) = (self.page_bytes, (last - first) * self.page_bytes);
-        PageRange { first: first as usize, last: last as usize, page_bytes, address: self.address + first * page_bytes, bytes }
+        PageRange {
+            first: first as usize,
+            last: last as usize,
+            page_bytes,
+            address: self.address + first * page_bytes,
+            bytes,
+        }
     }
 
     pub(super) fn set_mapped(&mut self, range: &PageRange, memory: Vec<PhysicalMemory>) {
@@ -172,11 +178,8 @@ impl StreamPools {
         let index = free.index;
         let Block { pool, segment, prev, .. } = self.blocks[index];
         self.free_mut(pool).remove(free);
-        let piece = |address, bytes| Block {
-            segment,
-            freed_at_search: search_count,
-            ..Block::segment(address, bytes, pool)
-        };
+        let piece =
+            |address, bytes| Block { segment, freed_at_search: search_count, ..Block::segment(address, bytes, pool) };
         let before_bytes = range.address - free.address;
         if before_bytes > 0 {
             let before = self.blocks.insert(Block { prev, next: index, ..piece(free.address, before_bytes) });

@@ -38,11 +38,7 @@ pub(super) struct Request<'a> {
 impl Inner {
     /// Serves a request that no cached block fits, in PyTorch's order of attempts.
     #[cold]
-    pub(super) fn grow(
-        &self,
-        shard: Arc<Shard>,
-        requested_bytes: u64,
-    ) -> Result<Lease, AllocationError> {
+    pub(super) fn grow(&self, shard: Arc<Shard>, requested_bytes: u64) -> Result<Lease, AllocationError> {
         let mut retry = None;
         let outcome = self.attempts(&shard, requested_bytes, &mut retry);
         let stream = shard.stream;
@@ -93,8 +89,7 @@ impl Inner {
         if outcome.is_err() && self.release_oversize(&mut growth, &request)? {
             outcome = self.take_memory(&mut growth, &request)?;
         }
-        // Nothing may be synchronized while a graph is captured; PyTorch takes a routed pool for a capture.
-        if outcome.is_err() && !self.routes.any() {
+        if outcome.is_err() && !self.routes.hold_events() {
             self.synchronize_pending(None)?;
             self.release_cached(&mut growth)?;
             let returned_bytes = reserved_bytes - growth.reserved_bytes;
@@ -102,7 +97,8 @@ impl Inner {
             // Counted, so it is to be logged, however it ends.
             let mut log = |served| {
                 let segment_bytes = request.segment_bytes;
-                *retry = Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
+                *retry =
+                    Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
             };
             outcome = self.take_memory(&mut growth, &request).inspect_err(|_| log(false))?;
             if outcome.is_err() && !rules.torch_exact {

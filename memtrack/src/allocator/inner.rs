@@ -76,7 +76,7 @@ thread_local! {
 
 impl Inner {
     pub(super) fn new(device: Arc<dyn Device>, config: Config) -> Self {
-        let max_split_size = config.max_split_size_bytes.map_or(-1, |bytes| bytes as i64);
+        let max_split_size = config.signed_max_split_size();
         let fraction = config.per_process_memory_fraction;
         let rules = SizeRules::new(&config);
         let inner = Self {
@@ -84,10 +84,10 @@ impl Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
             pending: PendingFrees::default(),
-            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules }),
             ledger: SharedLedger::new(Ledger::new(max_split_size)),
             shards: RwLock::default(),
-            routes: Routes::default(),
+            routes: Routes::new(config.torch_exact),
+            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules }),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
@@ -187,14 +187,20 @@ impl Inner {
         if requested_bytes >= REQUEST_LIMIT_BYTES {
             return Err(AllocationError::TooLarge { requested_bytes });
         }
-        let shard = if self.routes.any() {
-            self.routed_shard(stream)?
-        } else {
-            if self.pending.any() {
-                self.pending.poll(self)?;
-            }
-            self.shard(stream)?
-        };
+        self.allocate_unchecked(requested_bytes, stream)
+    }
+
+    /// As [`allocate`](Self::allocate), of any size: one so large that its rounding overflows becomes a block of no bytes.
+    #[inline]
+    pub(super) fn allocate_unchecked(
+        self: &Arc<Self>,
+        requested_bytes: u64,
+        stream: Stream,
+    ) -> Result<Lease, AllocationError> {
+        if self.pending.any() && !self.routes.hold_events() {
+            self.pending.poll(self)?;
+        }
+        let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
         match shard.serve_cached(requested_bytes) {
             Some(grant) => Ok(Lease::new(shard, grant)),
             None => self.grow(shard, requested_bytes),

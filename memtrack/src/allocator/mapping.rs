@@ -100,7 +100,8 @@ impl Inner {
         let device = self.memory()?;
         let mut created = Vec::new();
         let mut mapped_bytes = 0;
-        let outcome = range.addresses().try_for_each(|_| device.create(range.page_bytes).map(|memory| created.push(memory)));
+        let outcome =
+            range.addresses().try_for_each(|_| device.create(range.page_bytes).map(|memory| created.push(memory)));
         let outcome = outcome.and_then(|()| {
             range.addresses().zip(&created).try_for_each(|(address, memory)| {
                 device.map(address, *memory)?;

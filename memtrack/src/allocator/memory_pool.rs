@@ -59,8 +59,9 @@ impl MemoryPool {
 
     /// Leads this thread's allocations into the pool while the guard lives. Guards of several pools nest: the last wins.
     ///
-    /// As in PyTorch, while any guard lives, on whatever thread, the allocator does not look whether other streams are done with freed
-    /// blocks, and `empty_cache` leaves the default pools alone.
+    /// As in PyTorch, while any guard lives, on whatever thread, `empty_cache` leaves the default pools alone. PyTorch neither looks whether
+    /// other streams are done with freed blocks then, nor gives cached memory back before it reports an out of memory; memtrack does, unless
+    /// the configuration says `torch_exact`.
     ///
     /// # Errors
     ///

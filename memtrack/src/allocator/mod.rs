@@ -27,11 +27,15 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-pub use config::{Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting};
+pub use config::{
+    Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, ParsePolicyError, Policy,
+    SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+};
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
+use rounding::REQUEST_LIMIT_BYTES;
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
 
@@ -125,6 +129,21 @@ impl CachingAllocator {
         lock(&self.inner().growth).config.clone()
     }
 
+    /// Changes the settings, by a text in PyTorch's own grammar with all its leniency, as PyTorch's `_set_allocator_settings`: some
+    /// keys go back to their default when the text does not name them, others keep their value. What is allocated stays as it is.
+    ///
+    /// `backend` cannot be changed, and `per_process_memory_fraction` is accepted without effect; see
+    /// [`set_per_process_memory_fraction`](Self::set_per_process_memory_fraction).
+    ///
+    /// # Errors
+    ///
+    /// [`TorchConfigError`]; as in PyTorch, what stands before the mistake is in force then.
+    pub fn apply_settings(&self, text: &str) -> Result<(), TorchConfigError> {
+        let outcome = self.inner().change_settings(|config| config.apply_torch(text));
+        self.inner().warn_not_expandable();
+        outcome
+    }
+
     /// Whether both are handles of one allocator.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(self.inner(), other.inner())
@@ -137,13 +156,21 @@ impl CachingAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`], or a failure of the device.
+    /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`] from 2^60 bytes on, or a failure of the device. With
+    /// `torch_exact` no size is too large, as in PyTorch's `caching_allocator_alloc`: of the last 511 sizes below 2^64 (`-1`, say) the rounding
+    /// overflows and comes to a block of no bytes, at an address that the next block can have too; it is freed with the allocator.
     pub fn allocate_raw(&self, bytes: u64, stream: Stream) -> Result<u64, AllocationError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let lease = self.inner().allocate(bytes, stream)?;
-        Ok(self.inner().raw.hold(lease))
+        let inner = self.inner();
+        // PyTorch does not check here.
+        let lease = if bytes >= REQUEST_LIMIT_BYTES && self.config().torch_exact {
+            inner.allocate_unchecked(bytes, stream)?
+        } else {
+            inner.allocate(bytes, stream)?
+        };
+        Ok(inner.raw.hold(lease))
     }
 
     /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.

@@ -221,8 +221,7 @@ impl StreamPools {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
-        let absorbed =
-            [self.absorb(index, prev, BlockState::Free), self.absorb(index, next, BlockState::Free)];
+        let absorbed = [self.absorb(index, prev, BlockState::Free), self.absorb(index, next, BlockState::Free)];
         let mut change = SplitChange::default();
         for neighbour in absorbed.iter().flatten() {
             change.count -= 1;
@@ -255,12 +254,7 @@ impl StreamPools {
     /// Merges a neighbour in the given state into a block and returns what is still to be taken out of that state's set;
     /// `None` when there is no such neighbour or it is in another state.
     #[inline(always)]
-    pub(super) fn absorb(
-        &mut self,
-        index: BlockIndex,
-        neighbour: BlockIndex,
-        state: BlockState,
-    ) -> Option<FreeBlock> {
+    pub(super) fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex, state: BlockState) -> Option<FreeBlock> {
         if neighbour == NO_BLOCK || self.blocks[neighbour].state != state {
             return None;
         }

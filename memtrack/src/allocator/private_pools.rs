@@ -120,18 +120,43 @@ struct Route {
 }
 
 /// The routes in force, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Routes {
     /// Zero spares an allocation the lock.
     count: AtomicUsize,
+    /// Of these, how many keep the allocator from asking and waiting for events: graph captures, since the driver allows
+    /// neither meanwhile. PyTorch takes every route for a capture.
+    holding_events: AtomicUsize,
+    every_route_holds_events: bool,
     routes: Mutex<Vec<Route>>,
 }
 
 impl Routes {
-    /// Whether any route is in force: PyTorch's "captures underway", during which events are not polled.
+    pub(super) fn new(torch_exact: bool) -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            holding_events: AtomicUsize::new(0),
+            every_route_holds_events: torch_exact,
+            routes: Mutex::default(),
+        }
+    }
+
+    /// Whether any route is in force.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether events may not be recorded, asked or waited for now.
+    #[inline]
+    pub(super) fn hold_events(&self) -> bool {
+        self.holding_events.load(Ordering::Acquire) > 0
+    }
+
+    fn count(&self, routes: &[Route]) {
+        let holds = |route: &&Route| self.every_route_holds_events || matches!(route.accepts, Accepts::CaptureOf(_));
+        self.holding_events.store(routes.iter().filter(holds).count(), Ordering::Release);
+        self.count.store(routes.len(), Ordering::Release);
     }
 
     /// The pool that an allocation on `stream` by this thread belongs to, `None` for the default pools.
@@ -152,7 +177,7 @@ impl Routes {
         }
         pool.acquire();
         routes.push(Route { pool: Arc::clone(pool), accepts });
-        self.count.store(routes.len(), Ordering::Release);
+        self.count(&routes);
         true
     }
 
@@ -160,6 +185,6 @@ impl Routes {
     pub(super) fn end(&self, id: PoolId) {
         let mut routes = lock(&self.routes);
         routes.retain(|route| route.pool.id != id);
-        self.count.store(routes.len(), Ordering::Release);
+        self.count(&routes);
     }
 }

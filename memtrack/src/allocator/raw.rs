@@ -12,13 +12,18 @@ use crate::sync::lock;
 #[derive(Debug, Default)]
 pub(super) struct RawBlocks {
     leases: Mutex<HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>>,
+    /// Blocks of no bytes whose address another block got: nobody can name them any more.
+    displaced: Mutex<Vec<Lease>>,
 }
 
 impl RawBlocks {
     /// Gives a block to the program by its address.
     pub(super) fn hold(&self, lease: Lease) -> u64 {
         let address = lease.address();
-        lock(&self.leases).insert(address, lease);
+        let displaced = lock(&self.leases).insert(address, lease);
+        if let Some(displaced) = displaced {
+            lock(&self.displaced).push(displaced);
+        }
         address
     }
 
@@ -35,7 +40,8 @@ impl RawBlocks {
     /// Gives every block back.
     pub(super) fn clear(&self) {
         let leases = std::mem::take(&mut *lock(&self.leases));
-        drop(leases);
+        let displaced = std::mem::take(&mut *lock(&self.displaced));
+        drop((leases, displaced));
     }
 }
 

@@ -133,7 +133,10 @@ impl Inner {
     }
 
     fn release_freeable(&self, growth: &mut Growth) -> Result<(), DeviceError> {
-        self.private_pools().iter().filter(|pool| pool.is_freeable()).try_for_each(|pool| self.release_private(growth, pool))
+        self.private_pools()
+            .iter()
+            .filter(|pool| pool.is_freeable())
+            .try_for_each(|pool| self.release_private(growth, pool))
     }
 
     /// Gives a private pool's cached memory back, if nobody uses it any more.

@@ -3,7 +3,9 @@
 //! These are PyTorch 2.11's rules. Every decision uses the *rounded* size; only statistics and messages show the
 //! requested one.
 
-use super::config::Config;
+use std::ops::Range;
+
+use super::config::{Config, Policy};
 use crate::stats::PoolKind;
 use crate::units::MIB;
 
@@ -25,33 +27,53 @@ pub(crate) const REQUEST_LIMIT_BYTES: u64 = 1 << 60;
 /// Sizes from 1 MiB up, by power of two, that can be rounded differently.
 pub(crate) const INTERVAL_COUNT: usize = 16;
 
-/// For each power of two from 1 MiB up: into how many parts it is divided for rounding; 0 and 1 mean not at all.
+/// For each power of two from 1 MiB up: into how many parts it is divided for rounding. 0 means not at all, and so does 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoundupDivisions([u32; INTERVAL_COUNT]);
+pub struct RoundupDivisions([u64; INTERVAL_COUNT]);
 
 impl RoundupDivisions {
-    /// The same for every size; `None` for a number above 2^31.
-    pub(crate) fn uniform(divisions: u64) -> Option<Self> {
+    /// The same for every size; `None` unless it is 0 or a power of two.
+    pub fn uniform(divisions: u64) -> Option<Self> {
         Self::from_table([divisions; INTERVAL_COUNT])
     }
 
-    pub(crate) fn from_table(table: [u64; INTERVAL_COUNT]) -> Option<Self> {
-        let mut narrow = [0; INTERVAL_COUNT];
-        for (narrow, wide) in narrow.iter_mut().zip(table) {
-            *narrow = u32::try_from(wide).ok()?;
-        }
-        Some(Self(narrow))
+    /// For sizes from 1 MiB, 2 MiB, 4 MiB, … 32 GiB up, the first also for all smaller ones; `None` unless each is 0 or a power
+    /// of two.
+    pub fn from_table(table: [u64; INTERVAL_COUNT]) -> Option<Self> {
+        let accepted = |divisions: &u64| *divisions == 0 || divisions.is_power_of_two();
+        table.iter().all(accepted).then_some(Self(table))
     }
 
     /// The divisions for sizes from 1 MiB, 2 MiB, 4 MiB, … 32 GiB up; the first also serves all smaller sizes.
-    pub fn table(&self) -> [u32; INTERVAL_COUNT] {
+    pub fn table(&self) -> [u64; INTERVAL_COUNT] {
         self.0
+    }
+
+    /// Sets entries to divisions that are 0 or a power of two.
+    pub(super) fn fill(&mut self, entries: Range<usize>, divisions: u64) {
+        debug_assert!(divisions == 0 || divisions.is_power_of_two());
+        self.0[entries].fill(divisions);
     }
 
     #[inline]
     fn for_size(&self, bytes: u64) -> u64 {
         let index = bytes.ilog2().saturating_sub(MIB.ilog2()).min(INTERVAL_COUNT as u32 - 1);
-        u64::from(self.0[index as usize])
+        self.0[index as usize]
+    }
+
+    /// The request rounded, unless these divisions do not concern it.
+    #[inline]
+    fn round(&self, bytes: u64) -> Option<u64> {
+        let divisions = self.for_size(bytes);
+        // Wraps as PyTorch's product does: from 2^55 divisions up every size passes, with steps of nothing.
+        if divisions <= 1 || bytes <= MIN_BLOCK_BYTES.wrapping_mul(divisions) {
+            return None;
+        }
+        match (1_u64 << bytes.ilog2()) >> divisions.ilog2() {
+            0 => Some(bytes.next_power_of_two()),
+            // Smaller steps than a block come up from 2^55 bytes on, where PyTorch's sizes would be no whole blocks.
+            step => Some(bytes.next_multiple_of(step.max(MIN_BLOCK_BYTES))),
+        }
     }
 }
 
@@ -84,7 +106,7 @@ impl SizeRules {
                 .clamp(MIN_BLOCK_BYTES, REQUEST_LIMIT_BYTES)
                 .next_multiple_of(MIN_BLOCK_BYTES),
             divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
-            expandable: config.expandable_segments,
+            expandable: config.expandable_segments || config.policy == Policy::Compact,
             torch_exact: config.torch_exact,
             counts_searches: false,
         }
@@ -104,14 +126,11 @@ impl SizeRules {
         if bytes < MIN_BLOCK_BYTES {
             return MIN_BLOCK_BYTES;
         }
-        if let Some(divisions) = &self.divisions {
-            let divisions = divisions.for_size(bytes);
-            if divisions > 1 && bytes > MIN_BLOCK_BYTES * divisions {
-                let step = (1 << bytes.ilog2()) / divisions;
-                return bytes.next_multiple_of(step);
-            }
+        if let Some(rounded_bytes) = self.divisions.as_ref().and_then(|divisions| divisions.round(bytes)) {
+            return rounded_bytes;
         }
-        bytes.next_multiple_of(MIN_BLOCK_BYTES)
+        // Of the very last sizes, which only the raw interface lets through, PyTorch makes 0.
+        bytes.wrapping_add(MIN_BLOCK_BYTES - 1) & !(MIN_BLOCK_BYTES - 1)
     }
 
     #[inline]
@@ -127,7 +146,7 @@ impl SizeRules {
             // A configuration given by value may name a size below the request's.
             self.large_segment_size_bytes.max(size_bytes)
         } else {
-            size_bytes.next_multiple_of(LARGE_ROUNDING_BYTES)
+            size_bytes.checked_next_multiple_of(LARGE_ROUNDING_BYTES).unwrap_or(u64::MAX)
         }
     }
 
@@ -177,12 +196,31 @@ mod tests {
             (1000 * MIB, [1000 * MIB, 1024 * MIB, 1024 * MIB, 1024 * MIB, 1000 * MIB]),
         ];
         for (column, divisions) in [1, 2, 4, 8, 64].into_iter().enumerate() {
-            let config = format!("roundup_power2_divisions:{divisions}").parse().unwrap();
+            let config = Config::from_torch(&format!("roundup_power2_divisions:{divisions}")).unwrap();
             let rules = SizeRules::new(&config);
             for (requested, expected) in rows {
                 assert_eq!(rules.round(requested), expected[column], "{requested} with {divisions} divisions");
             }
         }
+    }
+
+    #[test]
+    fn absurd_divisions_round_without_overflow() {
+        let round = |divisions: u64, bytes| {
+            let config = Config::from_torch(&format!("roundup_power2_divisions:{divisions}")).unwrap();
+            SizeRules::new(&config).round(bytes)
+        };
+        // Up to 512 bytes a division: plain rounding.
+        assert_eq!(round(1 << 54, 1025), 1536);
+        assert_eq!(round(1 << 54, REQUEST_LIMIT_BYTES - 1), REQUEST_LIMIT_BYTES);
+        for exponent in 55..64 {
+            assert_eq!(round(1 << exponent, 100), 512);
+            assert_eq!(round(1 << exponent, 1024), 1024);
+            assert_eq!(round(1 << exponent, 1025), 2048);
+            assert_eq!(round(1 << exponent, REQUEST_LIMIT_BYTES - 1), REQUEST_LIMIT_BYTES);
+        }
+        assert_eq!(RoundupDivisions::uniform(3), None);
+        assert_eq!(RoundupDivisions::from_table([0; 16]), Some(RoundupDivisions::default()));
     }
 
     #[test]

@@ -31,12 +31,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(
-        inner: Arc<Inner>,
-        stream: Stream,
-        private: Option<Arc<PrivatePool>>,
-        rules: SizeRules,
-    ) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
         let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
         let pools = Mutex::new(StreamPools::new(rules, no_split));
         Self { inner, stream, private, log: Arc::default(), pools }
@@ -117,7 +112,7 @@ impl Shard {
         };
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
-        if inner.routes.any() {
+        if inner.routes.hold_events() {
             inner.pending.hold_back(self, index, *uses);
             return;
         }
@@ -153,10 +148,10 @@ impl Shard {
         }
         // Asked before the lock is taken. Outside captures it is not asked at all.
         let inner = &self.inner;
-        let routed = inner.routes.any();
-        let captured = routed && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
+        let held = inner.routes.hold_events();
+        let captured = held && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
         let mut pools = self.pools();
-        let exact = routed && pools.rules.torch_exact;
+        let exact = held && pools.rules.torch_exact;
         pools.blocks[index].uses.get_or_insert_default().add(stream, captured, exact);
     }
 }

@@ -353,7 +353,7 @@ fn round(config: &Config, bytes: u64) -> u64 {
         return 512;
     }
     let interval = (bytes.ilog2() as i64 - 20).clamp(0, 15) as usize;
-    let divisions = u64::from(config.roundup_power2_divisions.table()[interval]);
+    let divisions = config.roundup_power2_divisions.table()[interval];
     if divisions > 1 && bytes > 512 * divisions {
         let step = (1 << bytes.ilog2()) / divisions;
         return bytes.div_ceil(step) * step;

@@ -35,7 +35,7 @@ struct Pair {
 
 impl Pair {
     fn new(config: &str, fraction: f64) -> Self {
-        let config: Config = config.parse().unwrap();
+        let config = Config::from_torch(config).unwrap();
         let device = Arc::new(Simulated::with_capacity(TOTAL_BYTES));
         device.script_addresses(addresses());
         let allocator = CachingAllocator::with_config(device.clone(), config.clone()).unwrap();

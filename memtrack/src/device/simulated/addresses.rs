@@ -39,6 +39,10 @@ impl Addresses {
         self.scripted.extend(addresses);
     }
 
+    pub(super) fn clear_scripted(&mut self) {
+        self.scripted.clear();
+    }
+
     /// Places a range of at least one byte. A scripted address is used up even if it does not do.
     pub(super) fn place(&mut self, bytes: u64, alignment_bytes: u64) -> Result<u64, Misplaced> {
         let (address, end) = match self.scripted.pop_front() {

@@ -102,6 +102,11 @@ impl Simulated {
         self.state().addresses.script(addresses);
     }
 
+    /// Forgets the scripted addresses that are left.
+    pub fn clear_scripted(&self) {
+        self.state().addresses.clear_scripted();
+    }
+
     /// How much memory other processes have.
     pub fn set_other_use(&self, bytes: u64) {
         self.state().other_use_bytes = bytes;

@@ -1,7 +1,12 @@
 //! The statistics of an allocator, under PyTorch's names.
 //!
-//! The meaning of each counter is that of `torch.cuda.memory_stats` (PyTorch 2.11); [`MemoryStats::to_map`] gives the
-//! same keys. Byte counts are rounded block sizes, except `requested_bytes`, which is what callers asked for.
+//! Here live the counters, their resets and their two forms for others: [`MemoryStats::to_map`] by PyTorch's keys, and the
+//! table of [`MemoryStats::memory_summary`]. What moves them lives with the ledger.
+//!
+//! The meaning of each counter is that of `torch.cuda.memory_stats` (PyTorch 2.11). Byte counts are rounded block sizes, except
+//! `requested_bytes`, which is what callers asked for.
+
+mod summary;
 
 use std::collections::BTreeMap;
 

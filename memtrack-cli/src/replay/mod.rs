@@ -1,0 +1,72 @@
+//! Replaying recordings: what they are replayed with, and what came of it.
+//!
+//! Here live the plan for a recording ([`plan`]), its *verification* against what the file says PyTorch answered ([`verify`]),
+//! its *measurement* where there is nothing to compare with ([`measure`]), and what is printed of either ([`report`]). How files are
+//! read and how operations are done lives elsewhere.
+
+mod figures;
+mod measure;
+mod plan;
+mod report;
+mod verify;
+
+use std::path::Path;
+
+pub use figures::Figures;
+pub use plan::{Choices, PlanError};
+pub use report::Report;
+pub use verify::{Difference, Figure, Verification};
+
+use self::plan::Plan;
+use crate::recording::{ReadError, Recording};
+use crate::session::SessionError;
+
+/// Why a file has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// It is no recording.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It cannot be run with these settings.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// It could not be run to its end.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// What came of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Compared with what the file expects.
+    Verified(Verification),
+    /// There was nothing to compare with, or the settings were others.
+    Measured(Figures),
+}
+
+/// Reads a file and replays it.
+pub fn replay_file(path: &Path, choices: &Choices) -> Report {
+    let recording = match Recording::read(path) {
+        Ok(recording) => recording,
+        Err(error) => return Report::unreadable(path, error.into()),
+    };
+    match replay(&recording, choices) {
+        Ok((outcome, skipped)) => Report::new(path, &recording, outcome, skipped),
+        Err(error) => Report::failed(path, &recording, error),
+    }
+}
+
+/// Replays a recording; also says what could not be done as recorded.
+///
+/// # Errors
+///
+/// Settings that the recording cannot be run with, and failures other than want of memory.
+pub fn replay(recording: &Recording, choices: &Choices) -> Result<(Outcome, Option<&'static str>), ReplayError> {
+    let Plan { setup, verifies, skipped } = Plan::new(recording, choices)?;
+    let outcome = match &recording.expected {
+        Some(expected) if verifies => Outcome::Verified(verify::verify(recording, expected, &setup)?),
+        _ => Outcome::Measured(measure::measure(recording, &setup)?),
+    };
+    Ok((outcome, skipped))
+}

@@ -142,20 +142,27 @@ impl Recording {
 
     /// Reads a file in any of the formats, gzipped or not; `-` is standard input.
     ///
-    /// The format is told by the name's ending (`.json`, `.txt`, either with `.gz`), else by the first character.
-    ///
     /// # Errors
     ///
     /// [`ReadError`], with the place in the file.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes = source::read(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        Self::parse(&path.file_name().unwrap_or_default().to_string_lossy(), &source::read(path)?)
+    }
+
+    /// Reads a file's content, unpacked.
+    ///
+    /// The format is told by the name's ending (`.json`, `.txt`, either with `.gz`), else by the first character.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`], with the place in the content.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, ReadError> {
+        let name = name.strip_suffix(".gz").unwrap_or(name);
         let looks_like_json = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if name.ends_with(".json") || (looks_like_json && !name.ends_with(".txt")) {
-            return Self::from_json(&bytes);
+            return Self::from_json(bytes);
         }
-        let text = str::from_utf8(&bytes).map_err(|error| ReadError::NotText { offset: error.valid_up_to() })?;
+        let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { offset: error.valid_up_to() })?;
         trace::read(text)
     }
 

@@ -153,7 +153,7 @@ impl Report {
         });
         let time = self.ns_per_operation.map_or(String::new(), |ns| format!(", {ns:.0} ns each"));
         format!(
-            "requested peak {}, allocated peak {}, reserved peak {}{share}, {} retries, {} OOMs, {} segments, {operations} operations{time}",
+            "requested peak {}, allocated peak {}, reserved peak {}{share}, retries {}, OOMs {}, segments {}, {operations} operations{time}",
             bytes(self.requested_peak_bytes),
             bytes(self.allocated_peak_bytes),
             bytes(self.reserved_peak_bytes),

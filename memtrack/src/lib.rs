@@ -36,6 +36,7 @@
 //!   driver that is looked for at run time, *simulated* has no bytes and does as it is told, for tests.
 //! - [`CachingAllocator`]: keeps what a program gives back for its next request, by the rules of PyTorch's allocator, and
 //!   counts what `torch.cuda.memory_stats` counts, under the same names ([`MemoryStats`]).
+//! - [`pinned`]: page-locked host memory, cached as PyTorch caches it, and copies that do not wait.
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
@@ -68,12 +69,15 @@ mod context;
 mod current;
 pub mod device;
 pub mod driver;
+#[deny(unsafe_code)]
+pub mod history;
 #[forbid(unsafe_code)]
 mod ledger;
 #[forbid(unsafe_code)]
 mod memory;
 #[forbid(unsafe_code)]
 pub mod phase;
+pub mod pinned;
 #[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]
@@ -86,7 +90,7 @@ pub mod units;
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use attribute::AsAllocator;
 #[doc(hidden)]
@@ -102,5 +106,6 @@ pub use memory::{
 };
 pub use memtrack_macros::track_memory;
 pub use phase::{EpochSummary, epoch, phase, step};
+pub use pinned::{PinnedAllocator, PinnedBuffer};
 pub use scope::scope;
 pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};

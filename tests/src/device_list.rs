@@ -1,7 +1,10 @@
 //! What every device does, as a list of checks that run on any of them: host, simulated, the mock driver, a GPU.
 
+mod captures;
 mod events;
+mod pinned;
 mod segments;
+mod stream_ordered;
 pub mod subjects;
 mod transfers;
 mod virtual_memory;
@@ -18,6 +21,19 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Keeps a stream busy until the value it returns is dropped.
 pub type Hold = Box<dyn Fn(Stream) -> Result<Box<dyn Any>, Failure>>;
 
+/// A stream's graph capture that is underway. Dropped, it ends, whatever has become of it.
+pub trait Capturing {
+    /// Ends the capture; an error if something broke it.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    fn end(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// Begins a graph capture on a stream.
+pub type BeginCapture = Box<dyn Fn(Stream) -> Result<Box<dyn Capturing>, Failure>>;
+
 /// What a device can do beside the trait, as far as checks need it. A check whose control is missing is skipped, and said
 /// to be.
 #[derive(Default)]
@@ -30,6 +46,8 @@ pub struct Controls {
     pub unknown_stream: Option<Stream>,
     /// Keeps a stream busy.
     pub hold: Option<Hold>,
+    /// Captures a stream, in the mode that forbids most.
+    pub capture: Option<BeginCapture>,
     /// Whether one stream's work waits where it was told to wait for another's.
     pub orders_streams: bool,
     /// Sets how much memory other processes have. Where it is there, free bytes are exact: nobody else is around.
@@ -73,7 +91,15 @@ macro_rules! ensure_matches {
 
 use {ensure, ensure_matches};
 
-const CHECKS: &[&[(&str, Check)]] = &[segments::CHECKS, events::CHECKS, transfers::CHECKS, virtual_memory::CHECKS];
+const CHECKS: &[&[(&str, Check)]] = &[
+    segments::CHECKS,
+    events::CHECKS,
+    transfers::CHECKS,
+    virtual_memory::CHECKS,
+    stream_ordered::CHECKS,
+    pinned::CHECKS,
+    captures::CHECKS,
+];
 
 /// How the list went.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! What several of memtrack's integration tests use; each module says what it is for.
 
+pub mod captured_stream;
+pub mod conformance;
 pub mod device_list;
 pub mod futures;
 pub mod held_stream;

@@ -36,11 +36,24 @@ pub enum Live {
     HostMemory = 7,
     /// Primary contexts, as often as retained.
     Contexts = 8,
+    /// Registered host memory.
+    HostRegistrations = 9,
+    /// Memory pools from `cuMemPoolCreate`.
+    Pools = 10,
+    /// Graphs.
+    Graphs = 11,
 }
 
 /// All memory and addresses a device can have of the driver.
-pub const MEMORY: [Live; 5] =
-    [Live::Segments, Live::PoolAllocations, Live::Physical, Live::Mappings, Live::Reservations];
+pub const MEMORY: [Live; 7] = [
+    Live::Segments,
+    Live::PoolAllocations,
+    Live::Physical,
+    Live::Mappings,
+    Live::Reservations,
+    Live::HostMemory,
+    Live::HostRegistrations,
+];
 
 /// Where cargo puts the mock: beside the test executables, one folder below the programs.
 fn path() -> PathBuf {
@@ -131,6 +144,13 @@ impl Mock {
     /// Lets a held stream go on.
     pub fn let_stream_go(&self, device: usize, stream: Stream) {
         let answer = control!("mock_let_stream_go", (device => usize, stream.0 => u64) -> u32);
+        assert_eq!(answer, 0, "{stream} is no stream of the mock");
+    }
+
+    /// Makes a stream one whose work goes into a graph, or ends that.
+    pub fn set_capturing(&self, device: usize, stream: Stream, is_capturing: bool) {
+        let answer = control!("mock_set_capturing",
+            (device => usize, stream.0 => u64, is_capturing => bool) -> u32);
         assert_eq!(answer, 0, "{stream} is no stream of the mock");
     }
 

@@ -1,6 +1,6 @@
 //! Giving back memory that a test knows nobody uses.
 
-use memtrack::device::{Device, DeviceError, VirtualMemory};
+use memtrack::device::{Device, DeviceError, Stream, StreamOrderedMemory, VirtualMemory};
 
 /// Releases segments of a test's own.
 pub trait ReleaseUnused: Device {
@@ -23,3 +23,14 @@ pub trait UnmapUnused: VirtualMemory {
 }
 
 impl<M: VirtualMemory + ?Sized> UnmapUnused for M {}
+
+/// Frees stream-ordered memory of a test's own.
+pub trait FreeUnused: StreamOrderedMemory {
+    /// As [`StreamOrderedMemory::free_ordered`], for memory that the calling test took itself and does not use any more.
+    fn free_unused(&self, address: u64, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: the caller is a test that took the memory itself; what it gave other streams to do with it is done.
+        unsafe { self.free_ordered(address, stream) }
+    }
+}
+
+impl<M: StreamOrderedMemory + ?Sized> FreeUnused for M {}

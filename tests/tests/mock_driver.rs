@@ -221,3 +221,53 @@ fn memory_unmapped_under_queued_work_breaks_the_context() {
     assert_eq!(code(context.synchronize()), 700);
     mock.break_context(0, 0);
 }
+
+#[test]
+fn a_capture_forbids_by_its_mode_and_the_threads() {
+    use sys::CUstreamCaptureMode as Mode;
+    let mock = Mock::exclusive();
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    // SAFETY: the stream is alive; the mock checks the rest, here and below.
+    let begin = |mode| code(unsafe { result::stream::begin_capture(stream.cu_stream(), mode) });
+    let end = || {
+        context.bind_to_thread().unwrap();
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: as above; a place for a handle.
+        let answer = code(unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result());
+        if answer == 0 {
+            // SAFETY: made in the line above.
+            unsafe { result::graph::destroy(graph) }.unwrap();
+        }
+        answer
+    };
+    let allocate = || {
+        context.bind_to_thread().unwrap();
+        // SAFETY: freed at once.
+        code(unsafe { result::malloc_sync(512) }.and_then(|address| unsafe { result::free_sync(address) }))
+    };
+    let elsewhere = |call: &(dyn Fn() -> u32 + Sync)| std::thread::scope(|scope| scope.spawn(call).join().unwrap());
+
+    assert_eq!(end(), 401, "nothing to end");
+    // SAFETY: as above.
+    let of_default =
+        unsafe { result::stream::begin_capture(std::ptr::null_mut(), Mode::CU_STREAM_CAPTURE_MODE_RELAXED) };
+    assert_eq!(code(of_default), 900, "the default stream");
+    for (mode, own, others) in [
+        (Mode::CU_STREAM_CAPTURE_MODE_GLOBAL, 900, 900),
+        (Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 900, 0),
+        (Mode::CU_STREAM_CAPTURE_MODE_RELAXED, 0, 0),
+    ] {
+        let ended = |answer| if answer == 0 { 0 } else { 901 };
+        assert_eq!(begin(mode), 0, "{mode:?}");
+        assert_eq!(begin(mode), 401, "{mode:?}, twice");
+        assert_eq!((allocate(), end()), (own, ended(own)), "{mode:?}, by its own thread");
+        assert_eq!(begin(mode), 0, "{mode:?}");
+        assert_eq!((elsewhere(&allocate), end()), (others, ended(others)), "{mode:?}, by another");
+        assert_eq!(begin(mode), 0, "{mode:?}");
+        let by_another = elsewhere(&end);
+        assert_eq!(by_another, if mode == Mode::CU_STREAM_CAPTURE_MODE_RELAXED { 0 } else { 908 }, "{mode:?}");
+        assert_eq!(end(), if by_another == 0 { 401 } else { 0 }, "{mode:?}");
+    }
+    assert_eq!((mock.live(Live::Graphs), mock.live(Live::Segments)), (0, 0));
+}

@@ -1,6 +1,7 @@
 //! Blocks: the pieces that segments are cut into, in a table by index.
 
 use super::stream_uses::StreamUses;
+use crate::history::recording::StackId;
 use crate::ledger::ScopeKey;
 use crate::stats::PoolKind;
 
@@ -49,6 +50,10 @@ pub(crate) struct Block {
     pub(crate) owner: Option<ScopeKey>,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
+    /// Where it was allocated, if that is recorded.
+    pub(crate) stack: StackId,
+    /// Where the segment that begins with it was.
+    pub(crate) segment_stack: StackId,
     /// The expandable segment it is of, [`NOT_EXPANDABLE`] for none.
     pub(crate) segment: SegmentIndex,
     pub(crate) pool: PoolKind,
@@ -68,6 +73,8 @@ impl Block {
             next: NO_BLOCK,
             owner: None,
             event_count: 0,
+            stack: StackId::NONE,
+            segment_stack: StackId::NONE,
             segment: NOT_EXPANDABLE,
             pool,
             state: BlockState::Free,
@@ -111,6 +118,15 @@ impl BlockTable {
 
     pub(crate) fn remove(&mut self, index: BlockIndex) {
         self.vacant.push(index);
+    }
+
+    /// Every block that is there, by index.
+    pub(crate) fn indices(&self) -> Vec<BlockIndex> {
+        let mut is_there = vec![true; self.blocks.len()];
+        for index in &self.vacant {
+            is_there[*index as usize] = false;
+        }
+        (0..self.blocks.len() as BlockIndex).filter(|index| is_there[*index as usize]).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -82,3 +82,11 @@ pub(super) fn log_not_expandable(inner: &Inner, reason: &str) {
         "expandable_segments is set and has no effect here"
     );
 }
+
+pub(super) fn log_no_history(inner: &Inner) {
+    tracing::warn!(
+        target: "memtrack::snapshot",
+        { mem.device = inner.device.name() },
+        "the history is off: the snapshot holds segments and live blocks, and no events; call record_memory_history first"
+    );
+}

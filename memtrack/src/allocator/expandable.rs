@@ -176,10 +176,14 @@ impl StreamPools {
     /// Enters that whole pages inside a free block lost their memory. What is left of the block at either side stays free.
     pub(super) fn enter_unmapped(&mut self, free: &FreeBlock, range: &PageRange, search_count: u64) {
         let index = free.index;
-        let Block { pool, segment, prev, .. } = self.blocks[index];
+        let Block { pool, segment, segment_stack, prev, .. } = self.blocks[index];
         self.free_mut(pool).remove(free);
-        let piece =
-            |address, bytes| Block { segment, freed_at_search: search_count, ..Block::segment(address, bytes, pool) };
+        let piece = |address, bytes| Block {
+            segment,
+            segment_stack,
+            freed_at_search: search_count,
+            ..Block::segment(address, bytes, pool)
+        };
         let before_bytes = range.address - free.address;
         if before_bytes > 0 {
             let before = self.blocks.insert(Block { prev, next: index, ..piece(free.address, before_bytes) });

@@ -9,7 +9,9 @@ use super::events;
 use super::inner::{Growth, Inner};
 use super::shard::{Lease, Shard};
 use crate::context;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Stream};
+use crate::history::TraceAction;
+use crate::history::recording::{Event, StackId};
 use crate::stats::PoolKind;
 use crate::sync::lock;
 
@@ -38,9 +40,14 @@ pub(super) struct Request<'a> {
 impl Inner {
     /// Serves a request that no cached block fits, in PyTorch's order of attempts.
     #[cold]
-    pub(super) fn grow(&self, shard: Arc<Shard>, requested_bytes: u64) -> Result<Lease, AllocationError> {
+    pub(super) fn grow(
+        &self,
+        shard: Arc<Shard>,
+        requested_bytes: u64,
+        stack: StackId,
+    ) -> Result<Lease, AllocationError> {
         let mut retry = None;
-        let outcome = self.attempts(&shard, requested_bytes, &mut retry);
+        let outcome = self.attempts(&shard, requested_bytes, stack, &mut retry);
         let stream = shard.stream;
         // Both logged here, where no lock is held: a subscriber may ask for statistics.
         if let Some(retry) = &retry {
@@ -56,13 +63,15 @@ impl Inner {
         &self,
         shard: &Arc<Shard>,
         requested_bytes: u64,
+        stack: StackId,
         retry: &mut Option<Retry>,
     ) -> Result<Lease, AllocationError> {
         let mut growth = lock(&self.growth);
+        growth.asked_at = stack;
         let rules = growth.rules;
         // Whoever held the lock may have freed or brought in what fits; so may any other thread since the search.
         let serve_again = |shard: &Arc<Shard>, expandable| {
-            shard.serve_again(requested_bytes, expandable).map(|grant| Lease::new(Arc::clone(shard), grant))
+            shard.serve_again(requested_bytes, stack, expandable).map(|grant| Lease::new(Arc::clone(shard), grant))
         };
         if let Some(lease) = serve_again(shard, rules.expandable) {
             return Ok(lease);
@@ -132,9 +141,22 @@ impl Inner {
             Err(error) => return Err(error),
         };
         growth.reserved_bytes += segment_bytes;
+        self.record_segment(growth, TraceAction::SegmentAlloc, address, segment_bytes, shard.stream);
         let oversize = growth.rules.is_oversize(segment_bytes);
         self.ledger().segment_allocated(request.pool, segment_bytes as i64, oversize, context::current(self.id));
-        Ok(Ok(lease(shard.serve_with_segment(address, segment_bytes, requested_bytes))))
+        Ok(Ok(lease(shard.serve_with_segment(address, segment_bytes, requested_bytes, growth.asked_at))))
+    }
+
+    /// Records an event about a segment or a request, asked for where what is going on was.
+    pub(super) fn record_segment(
+        &self,
+        growth: &Growth,
+        action: TraceAction,
+        address: u64,
+        size_bytes: u64,
+        stream: Stream,
+    ) {
+        self.history.record([Event { action, address, size_bytes, stream, stack: growth.asked_at }]);
     }
 
     /// The largest free block of any stream, 0 without any.
@@ -159,9 +181,14 @@ impl Inner {
             ledger.out_of_memory(context);
             (ledger.stats().allocated_bytes.all.current as u64, ledger.phase_name(context))
         };
+        let device_free_bytes = self.device.memory().ok().map(|memory| memory.free_bytes);
+        let stream = request.shard.stream;
+        let free_bytes = device_free_bytes.unwrap_or(0);
+        // PyTorch's entry: the device's free bytes in the place of an address, and the rounded size.
+        self.record_segment(growth, TraceAction::Oom, free_bytes, request.size_bytes, stream);
         OutOfMemory {
             device: self.device.name().to_owned(),
-            stream: request.shard.stream,
+            stream,
             requested_bytes: request.requested_bytes,
             rounded_bytes: request.size_bytes,
             segment_bytes: request.segment_bytes,
@@ -170,7 +197,7 @@ impl Inner {
             reserved_bytes: growth.reserved_bytes,
             largest_usable_block_bytes,
             largest_free_block_bytes: self.largest_free_block_bytes(),
-            device_free_bytes: self.device.memory().ok().map(|memory| memory.free_bytes),
+            device_free_bytes,
             device_total_bytes: self.device.total_bytes(),
             limit_bytes: growth.limit_bytes,
             returned_bytes,

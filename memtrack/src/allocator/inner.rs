@@ -16,6 +16,7 @@ use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::{CachingAllocator, Handle};
 use crate::device::{Device, Stream};
+use crate::history::recording::{Recorder, StackId};
 use crate::ledger::{Ledger, LedgerGuard, SharedLedger};
 use crate::stats::PoolKind;
 use crate::sync::{lock, read, write};
@@ -32,6 +33,8 @@ pub(crate) struct Growth {
     pub(super) config: Config,
     /// The same as the pools use them; each shard has a copy.
     pub(super) rules: SizeRules,
+    /// Where the program asked for what is going on, if that is recorded.
+    pub(super) asked_at: StackId,
 }
 
 /// All of an allocator but its public handle.
@@ -43,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
     pub(super) ledger: SharedLedger,
+    pub(crate) history: Recorder,
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
     pub(super) routes: Routes,
@@ -85,9 +89,10 @@ impl Inner {
             device,
             pending: PendingFrees::default(),
             ledger: SharedLedger::new(Ledger::new(max_split_size)),
+            history: Recorder::new(),
             shards: RwLock::default(),
             routes: Routes::new(config.torch_exact),
-            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules }),
+            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules, asked_at: StackId::NONE }),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
@@ -197,13 +202,15 @@ impl Inner {
         requested_bytes: u64,
         stream: Stream,
     ) -> Result<Lease, AllocationError> {
+        // Before any lock: it may walk the stack.
+        let stack = self.history.capture_allocation();
         if self.pending.any() && !self.routes.hold_events() {
             self.pending.poll(self)?;
         }
         let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
-        match shard.serve_cached(requested_bytes) {
+        match shard.serve_cached(requested_bytes, stack) {
             Some(grant) => Ok(Lease::new(shard, grant)),
-            None => self.grow(shard, requested_bytes),
+            None => self.grow(shard, requested_bytes, stack),
         }
     }
 

@@ -10,6 +10,7 @@ use super::pools::StreamPools;
 use super::shard::{Grant, Shard};
 use crate::context;
 use crate::device::{DeviceError, PhysicalMemory, VirtualMemory};
+use crate::history::TraceAction;
 use crate::stats::PoolKind;
 
 impl Inner {
@@ -53,7 +54,7 @@ impl Inner {
         let found = FreeBlock { size_bytes: found.size_bytes, address: found.address, index };
         pools.take_out(pool, &found);
         let split = pools.serve_with(index, &request);
-        Ok(Ok(shard.enter(&mut pools, index, split)))
+        Ok(Ok(shard.enter(&mut pools, index, split, growth.asked_at)))
     }
 
     /// Addresses for an eighth more than the device has, as one unmapped block.
@@ -89,8 +90,10 @@ impl Inner {
         if let Some(segment) = pools.segments.get_mut(segment) {
             segment.set_mapped(&range, memory);
         }
+        pools.blocks[index].segment_stack = growth.asked_at;
         pools.enter_mapped(index, range.bytes, shard.inner.search_count(pool));
         growth.reserved_bytes += range.bytes;
+        self.record_segment(growth, TraceAction::SegmentMap, range.address, range.bytes, shard.stream);
         self.ledger().pages_mapped(pool, range.bytes as i64, context::current(self.id));
         Ok(true)
     }
@@ -99,21 +102,10 @@ impl Inner {
     fn create_and_map(&self, range: &PageRange) -> Result<Vec<PhysicalMemory>, DeviceError> {
         let device = self.memory()?;
         let mut created = Vec::new();
-        let mut mapped_bytes = 0;
         let outcome =
             range.addresses().try_for_each(|_| device.create(range.page_bytes).map(|memory| created.push(memory)));
-        let outcome = outcome.and_then(|()| {
-            range.addresses().zip(&created).try_for_each(|(address, memory)| {
-                device.map(address, *memory)?;
-                mapped_bytes += range.page_bytes;
-                Ok(())
-            })
-        });
-        let Err(error) = outcome else { return Ok(created) };
-        if mapped_bytes > 0 {
-            // What cannot be unmapped stays mapped, and in use, but nobody ever knows its address.
-            let _ = self.unmap(range.address, mapped_bytes);
-        }
+        let Err(error) = outcome.and_then(|()| device.map_pieces(range.address, &created)) else { return Ok(created) };
+        // What could not be unmapped again stays in use, but nobody ever knows its address.
         for memory in created {
             let _ = device.release_physical(memory);
         }
@@ -163,8 +155,11 @@ impl Inner {
         let memory = pools.segments.get_mut(segment).map(|segment| segment.set_unmapped(range)).unwrap_or_default();
         pools.enter_unmapped(free, range, self.search_count(pool));
         growth.reserved_bytes -= range.bytes;
+        self.record_segment(growth, TraceAction::SegmentUnmap, range.address, range.bytes, shard.stream);
         self.ledger().pages_unmapped(pool, range.bytes as i64);
         let device = self.memory()?;
-        memory.into_iter().map(|memory| device.release_physical(memory)).fold(Ok(()), |first, next| first.and(next))
+        // All of them, whatever the first says.
+        let outcomes: Vec<_> = memory.into_iter().map(|memory| device.release_physical(memory)).collect();
+        outcomes.into_iter().collect()
     }
 }

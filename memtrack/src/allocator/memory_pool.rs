@@ -47,6 +47,10 @@ impl CachingAllocator {
 }
 
 impl MemoryPool {
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     /// Its identifier.
     pub fn id(&self) -> PoolId {
         self.pool.id
@@ -139,6 +143,13 @@ impl Drop for RouteGuard {
 }
 
 /// While it lives, its thread's allocations come from a [`MemoryPool`]. Made by [`MemoryPool::enter`].
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// fn is_send<T: Send>() {}
+/// is_send::<memtrack::PoolGuard>();
+/// ```
 #[must_use = "allocations are led into the pool only while the guard lives"]
 pub struct PoolGuard {
     route: RouteGuard,

@@ -21,6 +21,7 @@ mod raw;
 mod reclaim;
 mod rounding;
 mod shard;
+mod snapshots;
 mod stream_uses;
 
 use std::fmt;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 pub use config::{
     Backend, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError, InvalidSetting, ParsePolicyError, Policy,
-    SettingValue, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
@@ -40,6 +41,7 @@ pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
 
 use crate::device::{Device, DeviceError, Stream};
+use crate::history::recording::StackId;
 use crate::stats::MemoryStats;
 use crate::sync::lock;
 
@@ -241,7 +243,9 @@ impl CachingAllocator {
     /// A failure of the device; segments not given back by then stay cached.
     pub fn empty_cache(&self) -> Result<(), DeviceError> {
         let inner = self.inner();
+        let stack = inner.history.capture_free(StackId::NONE);
         let mut growth = lock(&inner.growth);
+        growth.asked_at = stack;
         inner.release_all(&mut growth)
     }
 

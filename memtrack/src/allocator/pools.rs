@@ -181,6 +181,7 @@ impl StreamPools {
             // As PyTorch, which keeps the old object for the rest; a snapshot shows it.
             requested_bytes: stale_requested_bytes,
             segment: block.segment,
+            segment_stack: block.segment_stack,
             ..Block::segment(address, rest_bytes, block.pool)
         };
         let rest = self.insert_after(index, rest);
@@ -258,11 +259,12 @@ impl StreamPools {
         if neighbour == NO_BLOCK || self.blocks[neighbour].state != state {
             return None;
         }
-        let Block { address, size_bytes, prev, next, .. } = self.blocks[neighbour];
+        let Block { address, size_bytes, prev, next, segment_stack, .. } = self.blocks[neighbour];
         let block = &mut self.blocks[index];
         block.size_bytes += size_bytes;
         if block.prev == neighbour {
             block.address = address;
+            block.segment_stack = segment_stack;
             block.prev = prev;
             if prev != NO_BLOCK {
                 self.blocks[prev].next = index;

@@ -10,7 +10,9 @@ use super::inner::{Growth, Inner};
 use super::pools::StreamPools;
 use super::private_pools::{PoolId, PrivatePool};
 use super::shard::Shard;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Stream};
+use crate::history::TraceAction;
+use crate::history::recording::StackId;
 use crate::stats::PoolKind;
 use crate::sync::lock;
 
@@ -48,7 +50,7 @@ impl Inner {
                 let mut pools = shard.pools();
                 for free in pools.whole_free(PoolKind::Large) {
                     if age(&pools, free.index) as f64 >= limit_age {
-                        self.release_segment(growth, &mut pools, PoolKind::Large, free)?;
+                        self.release_segment(growth, shard.stream, &mut pools, PoolKind::Large, free)?;
                         freed_some = true;
                         reclaimed_bytes += free.size_bytes;
                     }
@@ -73,7 +75,7 @@ impl Inner {
         if let Some((_, fit)) = pools.free(pool).best_fit(key_bytes)
             && self.may_release(&pools, &fit)?
         {
-            self.release_segment(growth, &mut pools, pool, fit)?;
+            self.release_segment(growth, request.shard.stream, &mut pools, pool, fit)?;
             return Ok(true);
         }
         let mut released_bytes = 0_u64;
@@ -85,7 +87,7 @@ impl Inner {
             }
             position = free;
             if self.may_release(&pools, &free)? {
-                self.release_segment(growth, &mut pools, pool, free)?;
+                self.release_segment(growth, request.shard.stream, &mut pools, pool, free)?;
                 released_bytes += free.size_bytes;
             }
         }
@@ -144,7 +146,9 @@ impl Inner {
         if !pool.is_freeable() {
             return Ok(());
         }
+        let stack = self.history.capture_free(StackId::NONE);
         let mut growth = lock(&self.growth);
+        growth.asked_at = stack;
         self.synchronize_pending(Some(pool.id))?;
         self.release_private(&mut growth, pool)
     }
@@ -163,7 +167,7 @@ impl Inner {
         for shard in shards {
             let mut pools = shard.pools();
             for free in pools.whole_free(pool) {
-                self.release_segment(growth, &mut pools, pool, free)?;
+                self.release_segment(growth, shard.stream, &mut pools, pool, free)?;
             }
         }
         shards.iter().try_for_each(|shard| self.unmap_free(growth, shard, &mut shard.pools(), pool))
@@ -174,6 +178,7 @@ impl Inner {
     fn release_segment(
         &self,
         growth: &mut Growth,
+        stream: Stream,
         pools: &mut StreamPools,
         pool: PoolKind,
         free: FreeBlock,
@@ -182,6 +187,7 @@ impl Inner {
         // can be made, so nobody uses it from now on. Work that its own stream was given before may still run; the device
         // promises not to take the memory away under it. (Other streams were done before the block came here.)
         unsafe { self.device.release(free.address, free.size_bytes) }?;
+        self.record_segment(growth, TraceAction::SegmentFree, free.address, free.size_bytes, stream);
         pools.take_out(pool, &free);
         pools.remove_segment(free.index);
         growth.reserved_bytes -= free.size_bytes;
@@ -195,10 +201,11 @@ impl Inner {
         let mut kept = None;
         {
             let mut growth = lock(&self.growth);
+            growth.asked_at = StackId::NONE;
             let mut pools = shard.pools();
             for pool in [PoolKind::Large, PoolKind::Small] {
                 for free in pools.whole_free(pool) {
-                    kept = self.release_segment(&mut growth, &mut pools, pool, free).err().or(kept);
+                    kept = self.release_segment(&mut growth, shard.stream, &mut pools, pool, free).err().or(kept);
                 }
                 kept = self.unmap_free(&mut growth, shard, &mut pools, pool).err().or(kept);
             }

@@ -2,18 +2,20 @@
 //!
 //! Free blocks are never shared between streams, so each stream is a shard with a lock of its own, and so is each stream of each
 //! private pool; streams meet only at the ledger. Locks are taken in this order: growth, the list of shards or the table of blocks held by address, one wait for
-//! pending frees, shard, the queues of pending frees or the ledger.
+//! pending frees, shard, the queues of pending frees or the ledger or the history.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::block::{BlockIndex, BlockState};
+use super::block::{Block, BlockIndex, BlockState};
 use super::inner::Inner;
 use super::pools::{SizedRequest, StreamPools};
 use super::private_pools::{PoolId, PrivatePool};
 use super::rounding::SizeRules;
 use crate::context;
 use crate::device::Stream;
+use crate::history::TraceAction;
+use crate::history::recording::{Event, StackId};
 use crate::ledger::{EventLog, SplitChange};
 use crate::sync::{get_mut, lock};
 
@@ -47,35 +49,42 @@ impl Shard {
     }
 
     /// Serves a request from the free blocks, if one fits.
-    pub(crate) fn serve_cached(&self, requested_bytes: u64) -> Option<Grant> {
+    pub(crate) fn serve_cached(&self, requested_bytes: u64, stack: StackId) -> Option<Grant> {
         let mut pools = self.pools();
         if pools.rules.counts_searches && self.private.is_none() {
             self.inner.count_search(pools.rules.pool(pools.rules.round(requested_bytes)));
         }
         let request = self.sized_request(&pools.rules, requested_bytes);
-        self.serve(&mut pools, &request)
+        self.serve(&mut pools, &request, stack)
     }
 
     /// As [`serve_cached`](Self::serve_cached), for a request that has been counted; `expandable` says whether expandable segments may serve
     /// it.
-    pub(super) fn serve_again(&self, requested_bytes: u64, expandable: bool) -> Option<Grant> {
+    pub(super) fn serve_again(&self, requested_bytes: u64, stack: StackId, expandable: bool) -> Option<Grant> {
         let mut pools = self.pools();
         let request = SizedRequest { expandable, ..self.sized_request(&pools.rules, requested_bytes) };
-        self.serve(&mut pools, &request)
+        self.serve(&mut pools, &request, stack)
     }
 
     /// Serves a request with a segment new from the device.
-    pub(super) fn serve_with_segment(&self, address: u64, segment_bytes: u64, requested_bytes: u64) -> Grant {
+    pub(super) fn serve_with_segment(
+        &self,
+        address: u64,
+        segment_bytes: u64,
+        requested_bytes: u64,
+        stack: StackId,
+    ) -> Grant {
         let mut pools = self.pools();
         let request = self.sized_request(&pools.rules, requested_bytes);
         let (index, split) = pools.serve_with_segment(address, segment_bytes, &request);
-        self.enter(&mut pools, index, split)
+        pools.blocks[index].segment_stack = stack;
+        self.enter(&mut pools, index, split, stack)
     }
 
     #[inline(always)]
-    fn serve(&self, pools: &mut StreamPools, request: &SizedRequest) -> Option<Grant> {
+    fn serve(&self, pools: &mut StreamPools, request: &SizedRequest, stack: StackId) -> Option<Grant> {
         let (index, split) = pools.serve(request)?;
-        Some(self.enter(pools, index, split))
+        Some(self.enter(pools, index, split, stack))
     }
 
     #[inline]
@@ -87,25 +96,54 @@ impl Shard {
 
     /// Enters a block that was just handed out into the books.
     #[inline(always)]
-    pub(super) fn enter(&self, pools: &mut StreamPools, index: BlockIndex, split: SplitChange) -> Grant {
+    pub(super) fn enter(
+        &self,
+        pools: &mut StreamPools,
+        index: BlockIndex,
+        split: SplitChange,
+        stack: StackId,
+    ) -> Grant {
         let inner = &self.inner;
         let context = context::current(inner.id);
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         block.owner = context;
+        block.stack = stack;
         inner.ledger.allocated(&self.log, &entry, split, context);
+        if inner.history.is_on() {
+            inner.history.record([self.event(TraceAction::Alloc, block)]);
+        }
         Grant { index, address: block.address }
+    }
+
+    /// What the history keeps of a block.
+    fn event(&self, action: TraceAction, block: &Block) -> Event {
+        let Block { address, requested_bytes, stack, .. } = *block;
+        Event { action, address, size_bytes: requested_bytes, stream: self.stream, stack }
     }
 
     /// The program gave a block back.
     fn free(self: &Arc<Self>, index: BlockIndex) {
         let inner = &self.inner;
         let context = context::current(inner.id);
+        // Before the lock: it may walk the stack.
+        let asked_at = inner.history.capture_free(StackId::NONE);
         let mut pools = self.pools();
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         let owner = block.owner;
-        let Some(uses) = block.uses.take() else {
+        let uses = block.uses.take();
+        if inner.history.is_on() {
+            if asked_at != StackId::NONE {
+                block.stack = asked_at;
+            }
+            let requested = self.event(TraceAction::FreeRequested, block);
+            match &uses {
+                None => inner.history.record([requested, self.event(TraceAction::FreeCompleted, block)]),
+                Some(_) => inner.history.record([requested]),
+            }
+        }
+        let Some(uses) = uses else {
             let split = pools.take_back(index, inner.search_count(entry.pool));
             inner.ledger.freed(&self.log, &entry, split, owner, context);
             return;
@@ -137,6 +175,7 @@ impl Shard {
         if block.event_count > 0 {
             return;
         }
+        inner.history.record([self.event(TraceAction::FreeCompleted, block)]);
         let entry = pools.entry(index);
         let split = pools.take_back(index, inner.search_count(entry.pool));
         inner.ledger().free_completed(&entry, split);

@@ -3,12 +3,12 @@
 //! It is the default everywhere, so that a training loop and its memory behaviour can be tried on any machine. A capacity
 //! below the machine's memory makes an out of memory happen on purpose.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream};
+use super::plain::{PlainMemory, PlainPinned, pointer_to};
+use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream};
 use crate::sync::lock;
 use crate::units::GIB;
 
@@ -17,11 +17,13 @@ const ALIGNMENT_BYTES: usize = 512;
 
 /// Host memory with a capacity.
 ///
-/// Streams are accepted by any number and are always idle: work on the host is done when the call returns.
+/// Streams are accepted by any number and are always idle: work on the host is done when the call returns. Page-locked memory
+/// is plain memory, and no part of the capacity.
 #[derive(Debug)]
 pub struct Host {
     capacity_bytes: u64,
     segments: Mutex<Segments>,
+    pinned: PlainPinned,
 }
 
 #[derive(Debug, Default)]
@@ -34,9 +36,7 @@ struct Segments {
 #[derive(Debug)]
 struct Segment {
     bytes: u64,
-    /// What the operating system gave: somewhat more than the segment, so that it can start at a multiple of 512.
-    base_address: u64,
-    layout: Layout,
+    _memory: PlainMemory,
 }
 
 impl Host {
@@ -47,7 +47,7 @@ impl Host {
 
     /// A device that refuses to hand out more than `capacity_bytes` at a time.
     pub fn with_capacity(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes, segments: Mutex::new(Segments::default()) }
+        Self { capacity_bytes, segments: Mutex::default(), pinned: PlainPinned::default() }
     }
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
@@ -108,23 +108,12 @@ unsafe impl Device for Host {
         }
         let mut segments = self.segments();
         let fits = bytes <= self.capacity_bytes - segments.used_bytes;
-        // An alignment no stricter than the system allocator's own, with room to round up: for a stricter one it would zero
-        // the memory by hand, page by page, where it can get zeroed pages from the operating system on first use.
-        let size = usize::try_from(bytes).ok().and_then(|size| size.checked_add(ALIGNMENT_BYTES));
-        let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<u128>()).ok());
-        let Some(layout) = layout.filter(|_| fits) else {
+        let Some(memory) = fits.then(|| PlainMemory::zeroed(bytes, ALIGNMENT_BYTES)).flatten() else {
             return Err(self.out_of_memory(bytes));
         };
-        // Zeroed, so that every byte ever lent out as a slice is initialised.
-        // SAFETY: the layout has a size of more than one byte.
-        let base = unsafe { alloc_zeroed(layout) };
-        if base.is_null() {
-            return Err(self.out_of_memory(bytes));
-        }
-        let base_address = base.expose_provenance() as u64;
-        let address = base_address.next_multiple_of(ALIGNMENT_BYTES as u64);
+        let address = memory.address();
         segments.used_bytes += bytes;
-        segments.live.insert(address, Segment { bytes, base_address, layout });
+        segments.live.insert(address, Segment { bytes, _memory: memory });
         Ok(address)
     }
 
@@ -143,6 +132,10 @@ unsafe impl Device for Host {
         drop(segments);
         drop(segment);
         Ok(())
+    }
+
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        Some(self)
     }
 
     fn record_event(&self, _stream: Stream) -> Result<Event, DeviceError> {
@@ -201,16 +194,36 @@ unsafe impl Device for Host {
     }
 }
 
-/// The pointer behind an address that [`Host::allocate`] made, or an offset into its segment.
-pub(crate) fn pointer_to(address: u64) -> *mut u8 {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
+// SAFETY: plain memory from the global allocator, aligned and zeroed, given back only by `release_pinned` or `drop`. A copy is
+// done when its call returns, and streams are never captured.
+unsafe impl PinnedMemory for Host {
+    fn allocate_pinned(&self, bytes: u64) -> Result<u64, DeviceError> {
+        self.pinned.allocate(self.name(), bytes)
+    }
 
-impl Drop for Segment {
-    fn drop(&mut self) {
-        // SAFETY: the base came from `alloc_zeroed` with this layout, and only this segment, which is in the device's table
-        // once, gives it back. Whoever releases a segment has promised not to use it any more; those left when the device
-        // is dropped are out of reach, since buffers keep their device alive.
-        unsafe { dealloc(pointer_to(self.base_address), self.layout) };
+    unsafe fn release_pinned(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.pinned.release(self.name(), address, bytes)
+    }
+
+    unsafe fn register_pinned(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.pinned.register(self.name(), address, bytes)
+    }
+
+    unsafe fn unregister_pinned(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.pinned.unregister(self.name(), address, bytes)
+    }
+
+    unsafe fn write_pinned(&self, target: u64, source: u64, bytes: u64, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: two live ranges that do not overlap, one a segment's and one page-locked, as the caller promises.
+        unsafe { self.copy(source, target, bytes, stream) }
+    }
+
+    unsafe fn read_pinned(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.copy(source, target, bytes, stream) }
+    }
+
+    fn is_capturing(&self, _stream: Stream) -> Result<bool, DeviceError> {
+        Ok(false)
     }
 }

@@ -13,6 +13,7 @@ pub use record::{DeviceName, Outcome, ScopeRecord};
 use crate::allocator::{CachingAllocator, Inner};
 use crate::context;
 use crate::current;
+use crate::history::Stage;
 use crate::ledger::{ScopeKey, ScopeKind};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
@@ -43,6 +44,7 @@ impl OpenScope {
         let inner = Arc::clone(allocator.inner());
         let parent = context::current(inner.id);
         let key = inner.ledger().open_scope(parent, kind, phase);
+        inner.history.annotate(Stage::Start, name);
         Self { inner, key, name, is_open: true }
     }
 
@@ -67,6 +69,7 @@ impl OpenScope {
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key);
+        self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
 }

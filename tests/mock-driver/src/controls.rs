@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::captures::set_capturing;
 use crate::errors::{Answer, INVALID_HANDLE, SUCCESS};
 use crate::memory::Origin;
 use crate::state::{Access, Fault};
@@ -70,6 +71,12 @@ extern "C" fn mock_let_stream_go(device: usize, stream: u64) -> u32 {
     hold(device, stream, false).err().unwrap_or(SUCCESS)
 }
 
+/// Makes a stream one whose work goes into a graph, or ends that; what the graph would hold is forgotten.
+#[unsafe(no_mangle)]
+extern "C" fn mock_set_capturing(device: usize, stream: u64, is_capturing: bool) -> u32 {
+    set_capturing(&mut Access::new(), device, stream, is_capturing)
+}
+
 /// Lets one call of a function fail with a code, after `skip` more calls of it have gone through. The call does nothing.
 ///
 /// # Safety
@@ -122,7 +129,8 @@ unsafe extern "C" fn mock_called_function(index: usize, buffer: *mut u8, length:
 }
 
 /// How many objects of a kind are alive: 0 segments, 1 allocations from pools, 2 physical memory by handle, 3 mappings,
-/// 4 reservations, 5 events, 6 created streams, 7 pinned host memory, 8 retained contexts.
+/// 4 reservations, 5 events, 6 created streams, 7 pinned host memory, 8 retained contexts, 9 registered host memory,
+/// 10 created pools, 11 graphs.
 #[unsafe(no_mangle)]
 extern "C" fn mock_live(kind: u32) -> u64 {
     let access = Access::new();
@@ -139,6 +147,9 @@ extern "C" fn mock_live(kind: u32) -> u64 {
         6 => access.streams.keys().filter(|&&key| key >= crate::state::HandleKind::Stream as u64).count(),
         7 => access.host_allocations.len(),
         8 => return access.devices.iter().map(|device| device.retained).sum(),
+        9 => access.host_registrations.len(),
+        10 => access.created_pools(),
+        11 => access.captures.graphs.len(),
         _ => 0,
     };
     count as u64

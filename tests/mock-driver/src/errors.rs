@@ -13,10 +13,20 @@ pub(crate) const NO_DEVICE: u32 = 100;
 pub(crate) const INVALID_DEVICE: u32 = 101;
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 pub(crate) const INVALID_HANDLE: u32 = 400;
+pub(crate) const ILLEGAL_STATE: u32 = 401;
 pub(crate) const NOT_READY: u32 = 600;
 pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
 pub(crate) const LAUNCH_TIMEOUT: u32 = 702;
+pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: u32 = 712;
+pub(crate) const HOST_MEMORY_NOT_REGISTERED: u32 = 713;
 pub(crate) const NOT_SUPPORTED: u32 = 801;
+pub(crate) const STREAM_CAPTURE_UNSUPPORTED: u32 = 900;
+pub(crate) const STREAM_CAPTURE_INVALIDATED: u32 = 901;
+pub(crate) const STREAM_CAPTURE_MERGE: u32 = 902;
+pub(crate) const STREAM_CAPTURE_UNMATCHED: u32 = 903;
+pub(crate) const STREAM_CAPTURE_IMPLICIT: u32 = 906;
+pub(crate) const CAPTURED_EVENT: u32 = 907;
+pub(crate) const STREAM_CAPTURE_WRONG_THREAD: u32 = 908;
 
 /// Those that this driver returns by itself, and some that tests script.
 const TEXTS: &[(u32, &CStr, &CStr)] = &[
@@ -34,15 +44,60 @@ const TEXTS: &[(u32, &CStr, &CStr)] = &[
     (214, c"CUDA_ERROR_ECC_UNCORRECTABLE", c"uncorrectable ECC error encountered"),
     (304, c"CUDA_ERROR_OPERATING_SYSTEM", c"OS call failed or operation not supported on this OS"),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
+    (ILLEGAL_STATE, c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (ILLEGAL_ADDRESS, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (LAUNCH_TIMEOUT, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated"),
+    (
+        HOST_MEMORY_ALREADY_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        c"part or all of the requested memory range is already mapped",
+    ),
+    (
+        HOST_MEMORY_NOT_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+        c"pointer does not correspond to a registered memory region",
+    ),
     (719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
     (800, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted"),
     (NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
     (803, c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination"),
-    (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"),
+    (
+        STREAM_CAPTURE_UNSUPPORTED,
+        c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        c"operation not permitted when stream is capturing",
+    ),
+    (
+        STREAM_CAPTURE_INVALIDATED,
+        c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        c"operation failed due to a previous error during capture",
+    ),
+    (
+        STREAM_CAPTURE_MERGE,
+        c"CUDA_ERROR_STREAM_CAPTURE_MERGE",
+        c"operation would result in a merge of separate capture sequences",
+    ),
+    (
+        STREAM_CAPTURE_UNMATCHED,
+        c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+        c"capture was not ended in the same stream as it began",
+    ),
+    (
+        STREAM_CAPTURE_IMPLICIT,
+        c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+        c"operation would make the legacy stream depend on a capturing blocking stream",
+    ),
+    (
+        CAPTURED_EVENT,
+        c"CUDA_ERROR_CAPTURED_EVENT",
+        c"operation not permitted on an event last recorded in a capturing stream",
+    ),
+    (
+        STREAM_CAPTURE_WRONG_THREAD,
+        c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+        c"attempt to terminate a thread-local capture sequence from another thread",
+    ),
     (999, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
 ];
 

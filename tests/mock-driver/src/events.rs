@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::errors::{Answer, INVALID_HANDLE, NOT_READY};
+use crate::errors::{Answer, CAPTURED_EVENT, INVALID_HANDLE, NOT_READY};
 use crate::state::{HandleKind, State, call, free_handle, put};
 use crate::streams::Work;
 
 #[derive(Default)]
 pub(crate) struct Event {
     recordings: u64,
+    /// The capture that its last recording was part of: it stands in a graph, and nobody can ask about it.
+    capture: Option<u64>,
     /// Shared with the work queued: it outlives an event that is destroyed meanwhile.
     finished: Arc<AtomicU64>,
 }
 
 impl Event {
+    fn check_askable(&self) -> Answer {
+        if self.capture.is_some() { Err(CAPTURED_EVENT) } else { Ok(()) }
+    }
+
     fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) >= self.recordings
     }
@@ -47,7 +53,12 @@ extern "C" fn cuEventDestroy_v2(event: u64) -> u32 {
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
     call("cuEventRecord", |state| {
         let key = state.stream_key(stream)?;
+        let capture = state.streams.get(&key).and_then(|stream| stream.capture);
         let event = state.event(event)?;
+        event.capture = capture;
+        if capture.is_some() {
+            return Ok(());
+        }
         event.recordings += 1;
         let work = Work::Record { finished: Arc::clone(&event.finished), recording: event.recordings };
         state.enqueue(key, work)
@@ -58,6 +69,8 @@ extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
 extern "C" fn cuEventQuery(event: u64) -> u32 {
     call("cuEventQuery", |state| {
         state.current_device()?;
+        state.event(event)?.check_askable()?;
+        state.check_unsafe_call()?;
         if state.event(event)?.is_finished() { Ok(()) } else { Err(NOT_READY) }
     })
 }
@@ -66,7 +79,7 @@ extern "C" fn cuEventQuery(event: u64) -> u32 {
 extern "C" fn cuEventSynchronize(event: u64) -> u32 {
     call("cuEventSynchronize", |state| {
         state.current_device()?;
-        state.event(event)?;
+        state.event(event)?.check_askable()?;
         state.wait_until("cuEventSynchronize", |state| state.events.get(&event).is_none_or(Event::is_finished))?;
         state.trim_pools();
         state.current_device().map(drop)
@@ -77,6 +90,9 @@ extern "C" fn cuEventSynchronize(event: u64) -> u32 {
 extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) -> u32 {
     call("cuStreamWaitEvent", |state| {
         let key = state.stream_key(stream)?;
+        if let Some(capture) = state.event(event)?.capture {
+            return state.join_capture(key, capture);
+        }
         let event = state.event(event)?;
         let work = Work::Wait { finished: Arc::clone(&event.finished), recording: event.recordings };
         state.enqueue(key, work)

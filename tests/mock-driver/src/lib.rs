@@ -3,7 +3,7 @@
 //!
 //! What it keeps to: error numbers as in `cuda.h`; addresses with real bytes behind them; physical memory that shows the
 //! same bytes wherever it is mapped; free bytes counted against a capacity; stream order, with streams that can be held;
-//! handles of destroyed streams and events given out again. What it leaves out: kernels, modules, graphs, managed and
+//! handles of destroyed streams and events given out again. What it leaves out: kernels, modules, what graphs hold, managed and
 //! external memory, peers. What it does differently on purpose: memory outlives its context, so that a leak shows; and a
 //! wait that takes thirty seconds ends with an error, so that a test that deadlocks says so.
 //!
@@ -15,6 +15,7 @@
 // The exported functions are named by cuda.h.
 #![allow(non_snake_case)]
 
+mod captures;
 mod controls;
 mod devices;
 mod errors;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::errors::{Answer, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::errors::{Answer, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::mapping::Mapping;
 use crate::state::{Access, PAGE_BYTES, State, call, put};
 
@@ -63,7 +63,10 @@ impl State {
 
     pub(crate) fn is_pinned(&self, pointer: usize) -> bool {
         let address = pointer as u64;
-        self.host_allocations.range(..=address).next_back().is_some_and(|(start, found)| address < start + found.bytes)
+        let allocated = self.host_allocations.range(..=address).next_back();
+        let registered = self.host_registrations.range(..=address).next_back();
+        allocated.is_some_and(|(start, found)| address < start + found.bytes)
+            || registered.is_some_and(|(start, bytes)| address < start + bytes)
     }
 
     /// Whether a caller may touch the whole range: inside one allocation, or over mapped and accessible pieces.
@@ -95,6 +98,7 @@ unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
         if bytes == 0 || address.is_null() {
             return Err(INVALID_VALUE);
         }
+        state.check_unsafe_call()?;
         state.check_request(bytes)?;
         let counted_bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(OUT_OF_MEMORY)?;
         state.take(device, counted_bytes)?;
@@ -131,6 +135,7 @@ pub(crate) fn free(state: &mut Access, address: u64) -> Answer {
 extern "C" fn cuMemFree_v2(address: u64) -> u32 {
     call("cuMemFree_v2", |state| {
         state.current_device()?;
+        state.check_unsafe_call()?;
         free(state, address)
     })
 }
@@ -142,6 +147,7 @@ unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flag
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
+        state.check_unsafe_call()?;
         let memory = Mapping::memory(bytes as u64).ok_or(OUT_OF_MEMORY)?;
         let address = memory.address();
         // SAFETY: the caller's place, as cuda.h asks.
@@ -155,7 +161,36 @@ unsafe extern "C" fn cuMemHostAlloc(place: *mut *mut c_void, bytes: usize, _flag
 extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> u32 {
     call("cuMemFreeHost", |state| {
         state.current_device()?;
+        state.check_unsafe_call()?;
         let address = pointer.expose_provenance() as u64;
         state.host_allocations.remove(&address).map(drop).ok_or(INVALID_VALUE)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, _flags: u32) -> u32 {
+    call("cuMemHostRegister_v2", |state| {
+        state.current_device()?;
+        if bytes == 0 || pointer.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        state.check_unsafe_call()?;
+        let (address, bytes) = (pointer.expose_provenance() as u64, bytes as u64);
+        let before = state.host_registrations.range(..address + bytes).next_back();
+        if before.is_some_and(|(start, length)| start + length > address) {
+            return Err(HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        state.host_registrations.insert(address, bytes);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostUnregister(pointer: *mut c_void) -> u32 {
+    call("cuMemHostUnregister", |state| {
+        state.current_device()?;
+        state.check_unsafe_call()?;
+        let address = pointer.expose_provenance() as u64;
+        state.host_registrations.remove(&address).map(drop).ok_or(HOST_MEMORY_NOT_REGISTERED)
     })
 }

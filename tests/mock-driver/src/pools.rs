@@ -63,6 +63,12 @@ impl State {
         pool
     }
 
+    /// Pools from `cuMemPoolCreate` that were not destroyed.
+    pub(crate) fn created_pools(&self) -> usize {
+        let is_default = |handle: &u64| self.devices.iter().any(|device| device.default_pool == Some(*handle));
+        self.pools.iter().filter(|(handle, pool)| !pool.is_destroyed && !is_default(handle)).count()
+    }
+
     fn current_pool(&mut self, device: usize) -> u64 {
         match self.devices[device].current_pool {
             Some(pool) => pool,
@@ -103,7 +109,8 @@ impl State {
     /// Gives reserved memory back down to `keep_bytes`, as far as it is not used.
     fn shrink_pool(&mut self, handle: u64, keep_bytes: u64) {
         let Some(pool) = self.pools.get_mut(&handle) else { return };
-        let floor = pool.used_bytes.next_multiple_of(STEP_BYTES).max(keep_bytes);
+        let kept = pool.used_bytes.max(keep_bytes).checked_next_multiple_of(STEP_BYTES);
+        let floor = kept.unwrap_or(u64::MAX);
         let excess = pool.reserved_bytes.saturating_sub(floor);
         pool.reserved_bytes -= excess;
         let device = pool.device;
@@ -136,7 +143,8 @@ unsafe fn allocate(state: &mut Access, address: *mut u64, bytes: usize, pool: u6
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u64) -> u32 {
     call("cuMemAllocAsync", |state| {
-        state.stream_key(stream)?;
+        let key = state.stream_key(stream)?;
+        state.check_uncaptured(key)?;
         let device = state.current_device()?;
         let pool = state.current_pool(device);
         // SAFETY: the caller's place, as cuda.h asks.
@@ -147,7 +155,8 @@ unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u6
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: u64, stream: u64) -> u32 {
     call("cuMemAllocFromPoolAsync", |state| {
-        state.stream_key(stream)?;
+        let key = state.stream_key(stream)?;
+        state.check_uncaptured(key)?;
         state.pool(pool)?;
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { allocate(state, address, bytes, pool) }
@@ -158,6 +167,7 @@ unsafe extern "C" fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, po
 extern "C" fn cuMemFreeAsync(address: u64, stream: u64) -> u32 {
     call("cuMemFreeAsync", |state| {
         let key = state.stream_key(stream)?;
+        state.check_uncaptured(key)?;
         if address == 0 {
             return Ok(());
         }
@@ -204,6 +214,7 @@ extern "C" fn cuDeviceSetMemPool(device: i32, pool: u64) -> u32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemPoolCreate(pool: *mut u64, properties: *const PoolProperties) -> u32 {
     call("cuMemPoolCreate", |state| {
+        state.check_unsafe_call()?;
         // SAFETY: null or the caller's properties, as cuda.h asks.
         let properties = unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
         let PoolProperties { kind, handle_types, location } = properties;
@@ -237,6 +248,7 @@ extern "C" fn cuMemPoolDestroy(pool: u64) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolTrimTo(pool: u64, keep: usize) -> u32 {
     call("cuMemPoolTrimTo", |state| {
+        state.check_unsafe_call()?;
         state.pool(pool)?;
         state.shrink_pool(pool, keep as u64);
         Ok(())

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::captures::Captures;
 use crate::devices::Device;
 use crate::errors::{Answer, INVALID_VALUE, LAUNCH_TIMEOUT, NOT_INITIALIZED, SUCCESS};
 use crate::events::Event;
@@ -37,10 +38,13 @@ pub(crate) struct State {
     pub(crate) has_virtual_memory: bool,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     pub(crate) host_allocations: BTreeMap<u64, HostAllocation>,
+    /// Host memory that callers have locked, address to bytes.
+    pub(crate) host_registrations: BTreeMap<u64, u64>,
     pub(crate) ranges: Ranges,
     pub(crate) pools: BTreeMap<u64, Pool>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) next_stream_id: u64,
+    pub(crate) captures: Captures,
     pub(crate) events: BTreeMap<u64, Event>,
     pub(crate) calls: BTreeMap<&'static str, u64>,
     pub(crate) faults: Vec<Fault>,
@@ -58,10 +62,12 @@ impl State {
             has_virtual_memory: number("MEMTRACK_MOCK_VIRTUAL_MEMORY") != Some(0),
             allocations: BTreeMap::new(),
             host_allocations: BTreeMap::new(),
+            host_registrations: BTreeMap::new(),
             ranges: Ranges::default(),
             pools: BTreeMap::new(),
             streams: BTreeMap::new(),
             next_stream_id: 1,
+            captures: Captures::default(),
             events: BTreeMap::new(),
             calls: BTreeMap::new(),
             faults: Vec::new(),
@@ -87,6 +93,7 @@ impl State {
         for pool in self.pools.values_mut() {
             pool.reset();
         }
+        self.reset_captures();
         self.calls.clear();
         self.faults.clear();
         self.largest_request_bytes = u64::MAX;
@@ -137,6 +144,7 @@ pub(crate) enum HandleKind {
     Event = 0x3000_0000_0000,
     Pool = 0x4000_0000_0000,
     Physical = 0x5000_0000_0000,
+    Graph = 0x6000_0000_0000,
 }
 
 /// The locked state, given up while waiting.

@@ -9,6 +9,9 @@ use crate::errors::{Answer, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE};
 use crate::state::{Access, HandleKind, State, call, free_handle, put, tell_progress};
 use crate::transfers::Transfer;
 
+/// `CU_STREAM_NON_BLOCKING`
+const NON_BLOCKING: u32 = 1;
+
 /// The function of `cuLaunchHostFunc`.
 pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
@@ -39,6 +42,10 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     /// Held by a test: nothing queued is done.
     pub(crate) is_held: bool,
+    /// The capture that it takes part in: work given to it is checked and forgotten.
+    pub(crate) capture: Option<u64>,
+    /// It synchronizes with the default stream.
+    pub(crate) is_blocking: bool,
     /// A host function is running.
     is_in_host_function: bool,
     queue: VecDeque<Work>,
@@ -82,21 +89,28 @@ impl State {
         };
         let key = builtin + 16 * device as u64;
         if !self.streams.contains_key(&key) {
-            self.add_stream(key, device, 0);
+            self.add_stream(key, device, false, 0);
         }
         Ok(key)
     }
 
-    fn add_stream(&mut self, key: u64, device: usize, priority: i32) {
+    fn add_stream(&mut self, key: u64, device: usize, is_blocking: bool, priority: i32) {
         let id = self.next_stream_id;
         self.next_stream_id += 1;
         let queue = VecDeque::new();
-        self.streams.insert(key, Stream { device, is_held: false, is_in_host_function: false, queue, id, priority });
+        let (is_held, is_in_host_function, capture) = (false, false, None);
+        let stream = Stream { device, is_held, capture, is_blocking, is_in_host_function, queue, id, priority };
+        self.streams.insert(key, stream);
     }
 
     /// Queues work and does what can be done.
     pub(crate) fn enqueue(&mut self, key: u64, work: Work) -> Answer {
-        self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.queue.push_back(work);
+        self.check_default_stream(key)?;
+        let stream = self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?;
+        if stream.capture.is_some() {
+            return Ok(());
+        }
+        stream.queue.push_back(work);
         self.pump();
         Ok(())
     }
@@ -162,25 +176,25 @@ impl State {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _flags: u32) -> u32 {
+unsafe extern "C" fn cuStreamCreate(stream: *mut u64, flags: u32) -> u32 {
     call("cuStreamCreate", |state| {
         let device = state.current_device()?;
         let handle = free_handle(&state.streams, HandleKind::Stream);
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { put(stream, handle) }?;
-        state.add_stream(handle, device, 0);
+        state.add_stream(handle, device, flags & NON_BLOCKING == 0, 0);
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut u64, _flags: u32, priority: i32) -> u32 {
+unsafe extern "C" fn cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32) -> u32 {
     call("cuStreamCreateWithPriority", |state| {
         let device = state.current_device()?;
         let handle = free_handle(&state.streams, HandleKind::Stream);
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { put(stream, handle) }?;
-        state.add_stream(handle, device, priority);
+        state.add_stream(handle, device, flags & NON_BLOCKING == 0, priority);
         Ok(())
     })
 }
@@ -205,6 +219,7 @@ extern "C" fn cuStreamDestroy_v2(stream: u64) -> u32 {
 extern "C" fn cuStreamSynchronize(stream: u64) -> u32 {
     call("cuStreamSynchronize", |state| {
         let key = state.stream_key(stream)?;
+        state.forbid_captured(key)?;
         state.wait_until("cuStreamSynchronize", |state| state.is_stream_idle(key))?;
         state.trim_pools();
         state.current_device().map(drop)
@@ -215,6 +230,7 @@ extern "C" fn cuStreamSynchronize(stream: u64) -> u32 {
 extern "C" fn cuStreamQuery(stream: u64) -> u32 {
     call("cuStreamQuery", |state| {
         let key = state.stream_key(stream)?;
+        state.forbid_captured(key)?;
         if state.is_stream_idle(key) { Ok(()) } else { Err(crate::errors::NOT_READY) }
     })
 }
@@ -223,6 +239,7 @@ extern "C" fn cuStreamQuery(stream: u64) -> u32 {
 extern "C" fn cuCtxSynchronize() -> u32 {
     call("cuCtxSynchronize", |state| {
         let device = state.current_device()?;
+        state.forbid_captured_device(device)?;
         state.wait_until("cuCtxSynchronize", |state| state.is_device_idle(device))?;
         state.trim_pools();
         state.current_device().map(drop)
@@ -257,16 +274,6 @@ unsafe extern "C" fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut
         unsafe { put(least, 0) }?;
         // SAFETY: likewise.
         unsafe { put(greatest, -5) }
-    })
-}
-
-/// No stream of this driver is ever captured.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut i32) -> u32 {
-    call("cuStreamIsCapturing", |state| {
-        state.stream_key(stream)?;
-        // SAFETY: the caller's place, as cuda.h asks.
-        unsafe { put(status, 0) }
     })
 }
 

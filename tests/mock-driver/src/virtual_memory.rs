@@ -140,6 +140,7 @@ unsafe extern "C" fn cuMemAddressReserve(
     flags: u64,
 ) -> u32 {
     call("cuMemAddressReserve", |state| {
+        state.check_unsafe_call()?;
         state.check_virtual_memory()?;
         check_granular(bytes as u64)?;
         let alignment = alignment.max(PAGE_BYTES as usize) as u64;
@@ -157,6 +158,7 @@ unsafe extern "C" fn cuMemAddressReserve(
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> u32 {
     call("cuMemAddressFree", |state| {
+        state.check_unsafe_call()?;
         let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
         let is_whole = state.ranges.reservations.get(&address).is_some_and(|(found, _)| *found == bytes as u64);
         if !is_whole || state.ranges.overlaps_mapped(address, end) {
@@ -175,6 +177,7 @@ unsafe extern "C" fn cuMemCreate(
     flags: u64,
 ) -> u32 {
     call("cuMemCreate", |state| {
+        state.check_unsafe_call()?;
         state.check_virtual_memory()?;
         // SAFETY: null or the caller's properties, as cuda.h asks.
         let properties = unsafe { properties.as_ref() }.ok_or(INVALID_VALUE)?;
@@ -202,6 +205,7 @@ unsafe extern "C" fn cuMemCreate(
 #[unsafe(no_mangle)]
 extern "C" fn cuMemRelease(handle: u64) -> u32 {
     call("cuMemRelease", |state| {
+        state.check_unsafe_call()?;
         let physical = state.ranges.physical.remove(&handle).ok_or(INVALID_VALUE)?;
         state.let_go(physical);
         Ok(())
@@ -211,6 +215,7 @@ extern "C" fn cuMemRelease(handle: u64) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64) -> u32 {
     call("cuMemMap", |state| {
+        state.check_unsafe_call()?;
         let physical = Arc::clone(state.ranges.physical.get(&handle).ok_or(INVALID_VALUE)?);
         check_granular(address)?;
         let end = address.checked_add(bytes as u64).ok_or(INVALID_VALUE)?;
@@ -235,6 +240,7 @@ unsafe extern "C" fn cuMemSetAccess(
     count: usize,
 ) -> u32 {
     call("cuMemSetAccess", |state| {
+        state.check_unsafe_call()?;
         // SAFETY: null or the caller's descriptions, as cuda.h asks.
         let description = unsafe { description.as_ref() }.ok_or(INVALID_VALUE)?;
         state.check_location(&description.location)?;
@@ -257,6 +263,7 @@ unsafe extern "C" fn cuMemSetAccess(
 #[unsafe(no_mangle)]
 extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> u32 {
     call("cuMemUnmap", |state| {
+        state.check_unsafe_call()?;
         for start in state.ranges.pieces(address, bytes)? {
             let piece = state.ranges.mapped.remove(&start).ok_or(INVALID_VALUE)?;
             // SAFETY: a mapped piece of this driver's, inside a reservation.

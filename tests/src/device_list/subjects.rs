@@ -1,11 +1,13 @@
 //! The devices of this library, each with what the checks may do with it.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use memtrack::device::{Cuda, Device, Host, Simulated, Stream};
 
-use super::{Controls, Failure};
+use super::{Capturing, Controls, Failure};
+use crate::captured_stream::{CapturedStream, capture};
 use crate::held_stream::hold;
 
 /// A number that names no stream of any CUDA driver: those are aligned pointers.
@@ -24,18 +26,41 @@ pub fn simulated() -> (Arc<dyn Device>, Controls) {
             self.0.set_idle(self.1);
         }
     }
+    struct Captured(Arc<Simulated>, Stream);
+    impl Capturing for Captured {
+        fn end(self: Box<Self>) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+    impl Drop for Captured {
+        fn drop(&mut self) {
+            self.0.set_capture(self.1, None);
+        }
+    }
     let device = Arc::new(Simulated::new());
-    let (for_hold, for_use) = (Arc::clone(&device), Arc::clone(&device));
+    let (for_hold, for_use, for_capture) = (Arc::clone(&device), Arc::clone(&device), Arc::clone(&device));
+    let last_capture = Cell::new(0);
     let controls = Controls {
         second_stream: Some(Stream(7)),
         hold: Some(Box::new(move |stream| {
             for_hold.set_busy(stream);
             Ok(Box::new(Held(Arc::clone(&for_hold), stream)) as Box<dyn Any>)
         })),
+        capture: Some(Box::new(move |stream| {
+            last_capture.set(last_capture.get() + 1);
+            for_capture.set_capture(stream, Some(last_capture.get()));
+            Ok(Box::new(Captured(Arc::clone(&for_capture), stream)) as Box<dyn Capturing>)
+        })),
         set_other_use: Some(Box::new(move |bytes| for_use.set_other_use(bytes))),
         ..Controls::default()
     };
     (device, controls)
+}
+
+impl Capturing for CapturedStream {
+    fn end(self: Box<Self>) -> Result<(), Failure> {
+        Ok((*self).end()?)
+    }
 }
 
 /// A CUDA device, with a second stream registered.
@@ -46,7 +71,7 @@ pub fn simulated() -> (Arc<dyn Device>, Controls) {
 pub fn cuda(device: Cuda) -> Result<(Arc<dyn Device>, Controls), Failure> {
     let device = Arc::new(device);
     let second_stream = device.register_stream(&device.context().new_stream()?)?;
-    let for_hold = Arc::clone(&device);
+    let (for_hold, for_capture) = (Arc::clone(&device), Arc::clone(&device));
     let controls = Controls {
         has_bytes: true,
         second_stream: Some(second_stream),
@@ -54,6 +79,10 @@ pub fn cuda(device: Cuda) -> Result<(Arc<dyn Device>, Controls), Failure> {
         hold: Some(Box::new(move |stream| {
             let stream = for_hold.cuda_stream(stream).ok_or("the stream is not registered")?;
             Ok(Box::new(hold(&stream)?) as Box<dyn Any>)
+        })),
+        capture: Some(Box::new(move |stream| {
+            let stream = for_capture.cuda_stream(stream).ok_or("the stream is not registered")?;
+            Ok(Box::new(capture(&stream)?) as Box<dyn Capturing>)
         })),
         orders_streams: true,
         set_other_use: None,

@@ -11,6 +11,8 @@ const NO_VIRTUAL_MEMORY: Outcome = Outcome::Skipped("there is no virtual memory"
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("memory mapped into a range can be used", mapped_memory_can_be_used),
+    ("several pieces are mapped at once", several_pieces_are_mapped_at_once),
+    ("several pieces are mapped all or none", several_pieces_are_mapped_all_or_none),
     ("memory shows the same bytes at two addresses", the_same_bytes_at_two_addresses),
     ("remapped memory keeps its bytes", remapped_memory_keeps_its_bytes),
     ("physical memory goes with its last mapping", physical_memory_goes_with_its_last_mapping),
@@ -64,6 +66,58 @@ fn mapped_memory_can_be_used(device: &Arc<dyn Device>, controls: &Controls) -> C
     memory.unmap_unused(range, 3 * granularity_bytes)?;
     memory.release_physical(small)?;
     memory.release_physical(large)?;
+    memory.unreserve(range, 4 * granularity_bytes)?;
+    Ok(Outcome::Held)
+}
+
+fn several_pieces_are_mapped_at_once(device: &Arc<dyn Device>, controls: &Controls) -> Checked {
+    let Some(memory) = device.virtual_memory() else { return Ok(NO_VIRTUAL_MEMORY) };
+    let (range, granularity_bytes) = reserve_four(memory)?;
+    let (small, large) = (memory.create(granularity_bytes)?, memory.create(2 * granularity_bytes)?);
+    memory.map_pieces(range, &[])?;
+    // One of them twice.
+    memory.map_pieces(range, &[small, large, small])?;
+    if controls.has_bytes {
+        let places = [(range, 31), (range + granularity_bytes, 32), (range + 2 * granularity_bytes, 33)];
+        for (address, value) in places {
+            write(device, address, value)?;
+        }
+        for (address, value) in places.into_iter().chain([(range + 3 * granularity_bytes, 31)]) {
+            ensure!(read(device, address)? == [value; 16], "other bytes than {value} at {address:#x}");
+        }
+    }
+    // They come off singly, and at once.
+    memory.unmap_unused(range + granularity_bytes, 2 * granularity_bytes)?;
+    memory.map_pieces(range + granularity_bytes, &[large])?;
+    memory.unmap_unused(range, 4 * granularity_bytes)?;
+    memory.release_physical(small)?;
+    memory.release_physical(large)?;
+    memory.unreserve(range, 4 * granularity_bytes)?;
+    Ok(Outcome::Held)
+}
+
+fn several_pieces_are_mapped_all_or_none(device: &Arc<dyn Device>, _: &Controls) -> Checked {
+    let Some(memory) = device.virtual_memory() else { return Ok(NO_VIRTUAL_MEMORY) };
+    let (range, granularity_bytes) = reserve_four(memory)?;
+    let (piece, double) = (memory.create(granularity_bytes)?, memory.create(2 * granularity_bytes)?);
+    let unknown = PhysicalMemory { handle: 0xbad_0000, bytes: granularity_bytes };
+    memory.map(range + 3 * granularity_bytes, piece)?;
+    let refused = [
+        ("over a mapped piece", range, vec![double, double]),
+        ("over the end of the reservation", range + 2 * granularity_bytes, vec![piece, double]),
+        ("an unknown handle behind a good one", range, vec![piece, unknown]),
+        ("at an odd address", range + 512, vec![piece]),
+    ];
+    for (what, address, pieces) in refused {
+        let answer = memory.map_pieces(address, &pieces);
+        ensure!(matches!(answer, Err(DeviceError::InvalidAddress { .. })), "{what}: {answer:?}");
+        // Nothing of it is left: there is room for all.
+        memory.map_pieces(range, &[piece, double])?;
+        memory.unmap_unused(range, 3 * granularity_bytes)?;
+    }
+    memory.unmap_unused(range + 3 * granularity_bytes, granularity_bytes)?;
+    memory.release_physical(piece)?;
+    memory.release_physical(double)?;
     memory.unreserve(range, 4 * granularity_bytes)?;
     Ok(Outcome::Held)
 }

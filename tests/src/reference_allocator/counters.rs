@@ -2,6 +2,8 @@
 
 use memtrack::{MemoryStats, PoolStatistic, Statistic};
 
+use super::state::Kind;
+
 /// How many there are.
 pub const COUNTER_COUNT: usize = 122;
 
@@ -49,12 +51,6 @@ pub(super) enum Count {
     DeviceFrees,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pool {
-    Small,
-    Large,
-}
-
 /// All statistics, in the order of [`counter_names`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters(pub [i64; COUNTER_COUNT]);
@@ -88,10 +84,10 @@ impl Counters {
         values[if amount > 0 { at + 2 } else { at + 3 }] += amount.abs();
     }
 
-    pub(super) fn change(&mut self, counter: Counter, pool: Pool, amount: i64) {
+    pub(super) fn change(&mut self, counter: Counter, kind: Kind, amount: i64) {
         let first = counter as usize * 12;
         self.add(first, amount);
-        self.add(first + 4 + 4 * pool as usize, amount);
+        self.add(first + 4 + 4 * kind as usize, amount);
     }
 
     pub(super) fn current(&self, counter: Counter) -> i64 {

@@ -1,186 +1,160 @@
-//! Growing, giving back and waiting, in the order PyTorch tries them.
+//! Giving memory back to the device: old segments, oversize segments, everything that is whole and free.
 
-use std::collections::VecDeque;
-
-use super::counters::{Count, Counter, Pool};
-use super::{Block, MIB, Place, ReferenceAllocator, Refused, Segment, State};
+use super::allocate::Request;
+use super::counters::Count;
+use super::state::{Kind, Place, Pool};
+use super::{Action, Counter, PoolId, ReferenceAllocator, Refused};
 
 impl ReferenceAllocator {
-    /// No free block serves the request: garbage collection, a new segment, a new segment after giving oversize blocks
-    /// back, the same after waiting and giving everything back.
-    pub(super) fn grow(&mut self, size: u64, stream: u64, pool: Pool) -> Result<Place, Refused> {
-        let segment = if size <= MIB {
-            2 * MIB
-        } else if size < 10 * MIB {
-            self.config.large_segment_size_bytes
-        } else {
-            size.div_ceil(2 * MIB) * 2 * MIB
-        };
-        self.collect_garbage();
-        if let Ok(place) = self.take_segment(segment, stream, pool) {
-            return Ok(place);
-        }
-        if self.release_oversize(size, stream, pool)
-            && let Ok(place) = self.take_segment(segment, stream, pool)
-        {
-            return Ok(place);
-        }
-        self.empty_cache();
-        self.counters.count(Count::Retries);
-        self.take_segment(segment, stream, pool).or_else(|refused| {
-            self.find(size, stream, pool).ok_or_else(|| {
-                self.counters.count(Count::Ooms);
-                refused
-            })
-        })
-    }
-
-    fn take_segment(&mut self, size: u64, stream: u64, pool: Pool) -> Result<Place, Refused> {
-        let reserved = self.reserved_bytes();
-        if self.limit.is_some_and(|limit| reserved + size > limit) {
-            return Err(Refused::ByLimit);
-        }
-        if reserved + size > self.total_bytes.saturating_sub(self.other_use_bytes) {
-            return Err(Refused::ByDevice);
-        }
-        let Some(address) = self.addresses.pop_front() else { panic!("the program needs more addresses") };
-        let block = Block { address, size, requested: 0, state: State::Free, used_on: Vec::new(), age_base: 0 };
-        self.segments.push(Segment { address, size, stream, pool, blocks: vec![block] });
-        self.counters.change(Counter::Segment, pool, 1);
-        self.counters.change(Counter::ReservedBytes, pool, size as i64);
-        if size >= self.max_split() {
-            self.counters.oversize_segments(1);
-        }
-        self.counters.count(Count::DeviceAllocs);
-        Ok((self.segments.len() - 1, 0))
-    }
-
+    /// Gives a whole free segment back.
     fn release(&mut self, address: u64) {
-        let segment = self.segments.remove(self.place_of(address).0);
-        assert!(segment.blocks.len() == 1 && segment.blocks[0].state == State::Free, "only whole free segments go");
-        self.counters.change(Counter::Segment, segment.pool, -1);
-        self.counters.change(Counter::ReservedBytes, segment.pool, -(segment.size as i64));
-        if segment.size >= self.max_split() {
+        let Some((s, _)) = self.place_of(address) else { panic!("no segment at {address:#x}") };
+        let segment = self.segments.remove(s);
+        assert!(
+            segment.page.is_none() && !segment.is_split() && segment.blocks[0].is_free(),
+            "only whole free segments go"
+        );
+        let size = segment.blocks[0].size;
+        let kind = segment.pool.kind;
+        self.counters.count(Count::DeviceFrees);
+        self.record(Action::SegmentFree, address, size, segment.stream);
+        self.counters.change(Counter::Segment, kind, -1);
+        self.counters.change(Counter::ReservedBytes, kind, -(size as i64));
+        if size >= self.settings.max_split {
             self.counters.oversize_segments(-1);
         }
-        self.counters.count(Count::DeviceFrees);
     }
 
-    fn is_whole_and_free(segment: &Segment) -> bool {
-        segment.blocks.len() == 1 && segment.blocks[0].state == State::Free
+    /// Free blocks as the pool orders them: by stream, size, address.
+    fn ordered(&self, pool: Pool) -> Vec<(u64, u64, u64, Place)> {
+        let mut blocks: Vec<_> = self.free_places(pool).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
-    /// Large segments that have been free longer than the average, over all streams.
-    fn collect_garbage(&mut self) {
-        let (Some(limit), Some(threshold)) = (self.limit, self.config.garbage_collection_threshold) else { return };
-        let keep = (threshold * limit as f64) as u64;
-        let target = self.reserved_bytes().saturating_sub(keep);
-        let mut reclaimed = 0;
-        while reclaimed < target {
-            let now = self.searches[Pool::Large as usize];
-            let idle: Vec<(u64, u64, u64)> = self
-                .segments
-                .iter()
-                .filter(|segment| segment.pool == Pool::Large && Self::is_whole_and_free(segment))
-                .map(|segment| (segment.address, segment.size, now - segment.blocks[0].age_base))
-                .collect();
-            if idle.is_empty() {
-                return;
-            }
-            let average = idle.iter().map(|(_, _, age)| age).sum::<u64>() as f64 / idle.len() as f64;
-            // The oldest is at least as old as the average, so each round releases one.
-            for (address, size, age) in idle {
-                if age as f64 >= average {
+    fn is_split(&self, (s, _): Place) -> bool {
+        self.segments[s].is_split()
+    }
+
+    fn is_expandable(&self, (s, _): Place) -> bool {
+        self.segments[s].page.is_some()
+    }
+
+    /// Segments of the default large pool that have been free longer than the average, over all streams.
+    pub(super) fn collect_garbage(&mut self) {
+        let threshold = self.settings.garbage_collection_threshold;
+        let Some(limit) = self.limit.filter(|_| threshold > 0.0) else { return };
+        let target = self.reserved_bytes().saturating_sub((threshold * limit as f64) as u64);
+        if target == 0 {
+            return;
+        }
+        let pool = Pool { owner: (0, 0), kind: Kind::Large };
+        let now = self.searches(pool);
+        let age = |allocator: &Self, (s, b): Place| now - allocator.segments[s].blocks[b].age_base;
+        let whole = self.ordered(pool).into_iter().filter(|(.., place)| !self.is_split(*place));
+        let ages: Vec<u64> = whole.map(|(.., place)| age(self, place)).collect();
+        let (mut sum, mut count) = (ages.iter().sum::<u64>(), ages.len());
+        let (mut reclaimed, mut freed_some) = (0, true);
+        while reclaimed < target && freed_some && count > 0 {
+            freed_some = false;
+            let average = sum as f64 / count as f64;
+            for (_, size, address, _) in self.ordered(pool) {
+                let Some(place) = self.place_of(address) else { continue };
+                let age = age(self, place);
+                if !self.is_split(place) && !self.is_expandable(place) && age as f64 >= average {
                     self.release(address);
                     reclaimed += size;
+                    sum -= age;
+                    count -= 1;
+                    freed_some = true;
                 }
             }
         }
     }
 
-    /// Oversize blocks of the request's pool and stream: one that is large enough, else the largest until it is enough.
-    fn release_oversize(&mut self, size: u64, stream: u64, pool: Pool) -> bool {
-        let max_split = self.max_split();
+    /// Oversize blocks of the request's pool and stream: one that is large enough, else the largest ones below until it is
+    /// enough. Expandable memory is passed over; so are split blocks, where PyTorch tries to give back a part of a segment.
+    pub(super) fn release_oversize(&mut self, request: &Request) -> Result<bool, Refused> {
+        let max_split = self.settings.max_split;
         if max_split == u64::MAX {
-            return false;
+            return Ok(false);
         }
-        let wanted = size.max(max_split);
-        let mut blocks: Vec<(u64, u64)> =
-            self.free_places(stream, pool).map(|(size, address, _)| (size, address)).collect();
-        blocks.sort_unstable();
-        if let Some((_, address)) = blocks.iter().find(|(bytes, _)| *bytes >= wanted) {
-            self.release(*address);
-            return true;
+        let wanted = request.size.max(max_split);
+        let blocks = self.ordered(request.pool);
+        let passed_over = |allocator: &Self, place: Place| {
+            allocator.is_expandable(place) || (allocator.is_split(place) && !allocator.torch_exact)
+        };
+        let found = blocks.iter().position(|(stream, size, ..)| (*stream, *size) >= (request.stream, wanted));
+        if let Some(found) = found
+            && blocks[found].0 == request.stream
+            && !passed_over(self, blocks[found].3)
+        {
+            self.release_oversize_block(blocks[found].2)?;
+            return Ok(true);
         }
         let mut released = 0;
-        while let Some((bytes, address)) = blocks.pop() {
-            if released >= wanted || bytes < max_split {
+        for (stream, size, address, _) in blocks[..found.unwrap_or(blocks.len())].iter().rev() {
+            if released >= wanted || *size < max_split || *stream != request.stream {
                 break;
             }
-            self.release(address);
-            released += bytes;
+            let Some(place) = self.place_of(*address) else { panic!("no block at {address:#x}") };
+            if !passed_over(self, place) {
+                self.release_oversize_block(*address)?;
+                released += size;
+            }
         }
-        released >= wanted
+        Ok(released >= wanted)
     }
 
-    /// Waits for what is outstanding and gives back every segment that is wholly free.
+    /// PyTorch gives back whatever block it came to; the device takes back no part of a segment.
+    fn release_oversize_block(&mut self, address: u64) -> Result<(), Refused> {
+        let Some((s, b)) = self.place_of(address) else { panic!("no block at {address:#x}") };
+        if self.is_split((s, b)) {
+            let (size, stream) = (self.segments[s].blocks[b].size, self.segments[s].stream);
+            self.counters.count(Count::DeviceFrees);
+            self.record(Action::SegmentFree, address, size, stream);
+            return Err(Refused::PartOfSegment);
+        }
+        self.release(address);
+        Ok(())
+    }
+
+    /// Gives back what is whole and free, in the default pools and in those that nobody uses any more. While something is
+    /// routed the default pools stay, and nothing is waited for.
     pub fn empty_cache(&mut self) {
-        self.counters.count(Count::Syncs);
-        for (_, queue) in std::mem::take(&mut self.events) {
-            for event in queue {
-                self.event_done(event.block);
+        self.release_cached(None);
+    }
+
+    /// The same, for one private pool if one is named.
+    pub(super) fn release_cached(&mut self, only: Option<PoolId>) {
+        if only.is_none() && self.routes.is_empty() {
+            self.wait_for_events(None);
+            self.release_pool(Pool { owner: (0, 0), kind: Kind::Large });
+            self.release_pool(Pool { owner: (0, 0), kind: Kind::Small });
+        }
+        for owner in self.freeable.clone() {
+            if only.is_some_and(|only| only != owner) {
+                continue;
+            }
+            if only.is_some() {
+                self.wait_for_events(Some(owner));
+            }
+            self.release_pool(Pool { owner, kind: Kind::Small });
+            self.release_pool(Pool { owner, kind: Kind::Large });
+            if !self.segments.iter().any(|segment| segment.pool.owner == owner && segment.mapped_bytes() > 0) {
+                self.freeable.retain(|pool| *pool != owner);
+                self.private_pools.retain(|pool| pool.id != owner);
             }
         }
-        let free: Vec<u64> =
-            self.segments.iter().filter(|segment| Self::is_whole_and_free(segment)).map(|s| s.address).collect();
-        for address in free {
-            self.release(address);
-        }
     }
 
-    /// Completes what finished events allow, stream by stream, each up to its first unfinished event.
-    pub(super) fn process_events(&mut self) {
-        let mut done = Vec::new();
-        for (_, queue) in &mut self.events {
-            while queue.front().is_some_and(|event| event.done) {
-                done.extend(queue.pop_front());
+    fn release_pool(&mut self, pool: Pool) {
+        for (_, _, address, _) in self.ordered(pool) {
+            let Some(place) = self.place_of(address) else { continue };
+            if !self.is_expandable(place) && !self.is_split(place) {
+                self.release(address);
             }
         }
-        self.events.retain(|(_, queue)| !queue.is_empty());
-        for event in done {
-            self.event_done(event.block);
-        }
-    }
-
-    fn event_done(&mut self, address: u64) {
-        let (s, b) = self.place_of(address);
-        let state = &mut self.segments[s].blocks[b].state;
-        let State::Pending(count) = *state else { panic!("no event was outstanding for {address:#x}") };
-        *state = State::Pending(count - 1);
-        if count == 1 {
-            self.complete(address);
-        }
-    }
-
-    /// Events recorded on the stream from now on do not complete.
-    pub fn set_busy(&mut self, stream: u64) {
-        self.busy.insert(stream);
-    }
-
-    /// The stream's events are complete.
-    pub fn set_idle(&mut self, stream: u64) {
-        self.busy.remove(&stream);
-        let queues: &mut Vec<(u64, VecDeque<_>)> = &mut self.events;
-        for event in queues.iter_mut().flat_map(|(_, queue)| queue).filter(|event| event.stream == stream) {
-            event.done = true;
-        }
-    }
-
-    /// All streams are idle.
-    pub fn synchronize(&mut self) {
-        self.busy.clear();
-        for event in self.events.iter_mut().flat_map(|(_, queue)| queue) {
-            event.done = true;
-        }
+        self.unmap_pool(pool);
     }
 }

@@ -1,278 +1,202 @@
 //! The allocator against a second, slow one that was written from the rules alone: after every step of a random program
-//! all 122 statistics, the address, the refusal with its figures, and the segments on the device must be the same.
+//! all 122 statistics, the address, the refusal with its figures, and the segments on the device must be the same, and
+//! the blocks and the history where the allocator shows them.
+//!
+//! A failure names family and seed and shows the program, made as small as it still fails. These are looked at:
+//! `MEMTRACK_MODEL_SEED`, to run that seed of every family alone, and `MEMTRACK_MODEL_PROGRAMS`, how many seeds of each
+//! family are run.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+mod compare;
+mod family;
 mod program;
+mod random;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
-use memtrack::device::{Device, Simulated, Stream};
-use memtrack::{AllocationError, CachingAllocator, Config, MemoryStats, OutOfMemory, Refusal};
-use memtrack_tests::reference_allocator::{COUNTER_COUNT, ReferenceAllocator, Refused, counter_names, flatten};
-use program::{STREAMS, Step, program, waiting_program};
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
+use compare::{compare, shrink};
+use family::{FAMILIES, Family};
+use memtrack_tests::conformance::memtrack::Memtrack;
+use memtrack_tests::conformance::step::Step;
+use memtrack_tests::conformance::subject::Subject;
+use memtrack_tests::conformance::world::{Outcome, World};
+use memtrack_tests::reference_allocator::{
+    Action, Activity, COUNTER_COUNT, Counters, ReferenceAllocator, Refused, counter_names,
+};
+use program::{Program, program};
 
-const MIB: u64 = 1 << 20;
-
-/// Small enough that programs fill it.
-const TOTAL_BYTES: u64 = 384 * MIB;
-
-/// Segment addresses that neither rise nor fall, so that a tie is decided by address and not by age.
-fn addresses() -> impl Iterator<Item = u64> {
-    (0..4096_u64).map(|n| (1 << 46) + ((n * 1_367) % 4096) * (1 << 33))
+/// The seeds to run where `count` is usual.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    if let Some(seed) = number("MEMTRACK_MODEL_SEED") {
+        return seed..seed + 1;
+    }
+    0..number("MEMTRACK_MODEL_PROGRAMS").unwrap_or(count)
 }
 
-/// Both allocators, and what is live in either.
-struct Pair {
-    device: Arc<Simulated>,
-    allocator: CachingAllocator,
-    reference: ReferenceAllocator,
-    live: Vec<u64>,
+/// Runs as many programs of every family that the subject covers; how many those were.
+fn compare_all<S: Subject>(families: &[Family], count: u64) -> usize {
+    let mut compared = 0;
+    for family in families {
+        for seed in seeds(count) {
+            let program = program(family, seed);
+            if !S::FEATURES.cover(&program.needs()) {
+                continue;
+            }
+            if let Err(difference) = compare::<S>(&program) {
+                let small = shrink(&program, |program| compare::<S>(program).is_err());
+                let smallest = compare::<S>(&small).unwrap_err();
+                panic!("{}, seed {seed}: {difference}\nmade small: {smallest}\n{small:#?}", family.name);
+            }
+            compared += 1;
+        }
+    }
+    compared
 }
 
-impl Pair {
-    fn new(config: &str, fraction: f64) -> Self {
-        let config = Config::from_torch(config).unwrap();
-        let device = Arc::new(Simulated::with_capacity(TOTAL_BYTES));
-        device.script_addresses(addresses());
-        let allocator = CachingAllocator::with_config(device.clone(), config.clone()).unwrap();
-        let mut reference = ReferenceAllocator::new(config, TOTAL_BYTES, addresses());
-        allocator.set_memory_fraction(fraction).unwrap();
-        reference.set_memory_fraction(fraction);
-        Self { device, allocator, reference, live: Vec::new() }
-    }
+/// In two halves, for two processors.
+#[test]
+fn memtrack_answers_as_the_slow_allocator() {
+    let compared = compare_all::<Memtrack>(&FAMILIES[..3], 450);
+    println!("{compared} programs");
+    assert!(compared > 0);
+}
 
-    fn picked(&self, pick: usize) -> Option<usize> {
-        (!self.live.is_empty()).then(|| pick % self.live.len())
-    }
+#[test]
+fn memtrack_answers_as_the_slow_allocator_with_garbage_collection_waiting_and_the_rest() {
+    let compared = compare_all::<Memtrack>(&FAMILIES[3..], 450);
+    println!("{compared} programs");
+    assert!(compared > 0);
+}
 
-    fn run(&mut self, step: &Step) {
-        let Self { device, allocator, reference, .. } = self;
-        match *step {
-            Step::Allocate { bytes, stream } => self.allocate(bytes, STREAMS[stream]),
-            Step::Free { pick } => {
-                if let Some(at) = self.picked(pick) {
-                    let address = self.live.swap_remove(at);
-                    self.allocator.free_raw(address).unwrap();
-                    self.reference.free(address);
-                }
-            }
-            Step::RecordStream { pick, stream } => {
-                if let Some(at) = self.picked(pick) {
-                    self.allocator.record_stream_raw(self.live[at], Stream(STREAMS[stream])).unwrap();
-                    self.reference.record_stream(self.live[at], STREAMS[stream]);
-                }
-            }
-            Step::Busy { stream } => {
-                device.set_busy(Stream(STREAMS[stream]));
-                reference.set_busy(STREAMS[stream]);
-            }
-            Step::Idle { stream } => {
-                device.set_idle(Stream(STREAMS[stream]));
-                reference.set_idle(STREAMS[stream]);
-            }
-            Step::Synchronize => {
-                device.synchronize().unwrap();
-                reference.synchronize();
-            }
-            Step::EmptyCache => {
-                allocator.empty_cache().unwrap();
-                reference.empty_cache();
-            }
-            Step::ResetPeak => {
-                allocator.reset_peak_memory_stats();
-                reference.reset_peak();
-            }
-            Step::ResetAccumulated => {
-                allocator.reset_accumulated_memory_stats();
-                reference.reset_accumulated();
-            }
-            Step::Fraction { thousandths } => {
-                let fraction = f64::from(thousandths) / 1000.0;
-                allocator.set_memory_fraction(fraction).unwrap();
-                reference.set_memory_fraction(fraction);
-            }
-            Step::OtherUse { mebibytes } => {
-                device.set_other_use(mebibytes * MIB);
-                reference.set_other_use(mebibytes * MIB);
-            }
+/// Blocks freed and nothing emptied: the device has everything back once the allocator is gone. The statistics have their
+/// names.
+#[test]
+fn a_dropped_allocator_leaves_nothing_on_the_device() {
+    for seed in seeds(100) {
+        let program = program(&FAMILIES[0], seed);
+        let mut world = World::<Memtrack>::start(&program.setup(false)).unwrap();
+        for step in &program.steps {
+            world.run(step);
         }
-    }
-
-    fn allocate(&mut self, bytes: u64, stream: u64) {
-        let ours = self.allocator.allocate_raw(bytes, Stream(stream));
-        match (ours, self.reference.allocate(bytes, stream)) {
-            (Ok(ours), Ok(theirs)) => {
-                assert_eq!(ours, theirs, "addresses");
-                self.live.push(ours);
-            }
-            (Err(AllocationError::OutOfMemory(error)), Err(refused)) => self.compare_refusal(&error, refused, bytes),
-            (ours, theirs) => panic!("outcomes: {ours:x?}, reference {theirs:x?}"),
+        let named = world.subject.allocator.memory_stats().to_map();
+        assert_eq!(named, counter_names().into_iter().zip(world.subject.counters().0).collect());
+        for id in world.live().keys().copied().collect::<Vec<_>>() {
+            world.run(&Step::Free { id });
         }
-    }
-
-    fn compare_refusal(&self, error: &OutOfMemory, refused: Refused, bytes: u64) {
-        let refused_by = if refused == Refused::ByLimit { Refusal::Limit } else { Refusal::Device };
-        assert_eq!((error.refused_by, error.requested_bytes), (refused_by, bytes));
-        assert_eq!(error.reserved_bytes, self.reference.reserved_bytes());
-        assert_eq!(error.largest_free_block_bytes, self.reference.largest_free_block_bytes());
-        assert_eq!(error.limit_bytes, self.reference.limit_bytes());
-    }
-
-    fn compare(&self) {
-        let ours = flatten(&self.allocator.memory_stats());
-        let theirs = self.reference.counters();
-        if ours != *theirs {
-            let names = counter_names();
-            let differing = (0..COUNTER_COUNT).filter(|at| ours.0[*at] != theirs.0[*at]);
-            let lines: Vec<String> =
-                differing.map(|at| format!("{} {}, reference {}", names[at], ours.0[at], theirs.0[at])).collect();
-            panic!("statistics: {}", lines.join("; "));
-        }
-        assert_eq!(self.device.segments(), self.reference.segments());
-        assert_eq!(self.device.used_bytes(), self.reference.reserved_bytes());
-    }
-
-    /// Frees the rest; after emptying the cache nothing may be left, here or on the device.
-    fn finish(mut self) {
-        for address in std::mem::take(&mut self.live) {
-            self.allocator.free_raw(address).unwrap();
-            self.reference.free(address);
-            self.compare();
-        }
-        let named = self.allocator.memory_stats().to_map();
-        assert_eq!(named, counter_names().into_iter().zip(self.reference.counters().0).collect());
-        let (device, allocator) = (self.device, self.allocator);
+        let Memtrack { device, allocator, .. } = world.subject;
         drop(allocator);
-        assert_eq!((device.used_bytes(), device.segments()), (0, Vec::new()));
+        assert_eq!((device.used_bytes(), device.segments()), (0, Vec::new()), "seed {seed}");
     }
 }
 
-fn run_both(config: &str, fraction: f64, program: &[Step]) {
-    run_and_watch(config, fraction, program, |_, _| {});
+/// Every program of every family leaves the slow allocator's books in order, in memtrack's way and in PyTorch's.
+#[test]
+fn the_slow_allocator_keeps_its_books() {
+    let start = Instant::now();
+    let (mut programs, mut steps) = (0, 0);
+    for family in FAMILIES {
+        for seed in seeds(750) {
+            let program = program(family, seed);
+            let torch_exact = seed % 2 == 1;
+            let mut world = World::<ReferenceAllocator>::start(&program.setup(torch_exact)).unwrap();
+            for step in &program.steps {
+                world.run(step);
+                world.subject.check();
+            }
+            for step in world.closing_steps() {
+                world.run(&step);
+                world.subject.check();
+            }
+            assert_eq!(world.subject.reserved_bytes(), 0, "{}, seed {seed}", family.name);
+            programs += 1;
+            steps += program.steps.len();
+        }
+    }
+    println!("{programs} programs, {steps} steps in {:?}", start.elapsed());
 }
 
-/// Runs a program, comparing after every step; `watch` sees the statistics before and after it.
-fn run_and_watch(config: &str, fraction: f64, program: &[Step], mut watch: impl FnMut(&MemoryStats, &MemoryStats)) {
-    let mut pair = Pair::new(config, fraction);
-    let mut before = pair.allocator.memory_stats();
-    for step in program {
-        pair.run(step);
-        pair.reference.check();
-        pair.compare();
-        let after = pair.allocator.memory_stats();
-        watch(&before, &after);
-        before = after;
-    }
-    pair.finish();
+/// How often each path was taken, by name.
+type Paths = BTreeMap<&'static str, usize>;
+
+/// Looks at one step of a program for the paths it took.
+fn note_paths(paths: &mut Paths, step: &Step, outcome: Outcome, change: &dyn Fn(&str) -> i64, actions: &[Action]) {
+    let mut note = |name, taken: bool| *paths.entry(name).or_default() += usize::from(taken);
+    let has = |action| actions.contains(&action);
+    let allocated = matches!(outcome, Outcome::Allocated(Ok(_)));
+    let retried = change("num_alloc_retries") > 0;
+    let waited = change("num_sync_all_streams") > 0;
+    let grew = has(Action::SegmentAlloc) || has(Action::SegmentMap);
+    let is_allocation = matches!(step, Step::Allocate { .. });
+    note("a block free after another stream is done", is_allocation && has(Action::FreeCompleted) && !waited);
+    note("a retry that grew", retried && allocated && grew);
+    note("a retry served by a block that was waited for", retried && allocated && !grew);
+    note("the limit's refusal", outcome == Outcome::Allocated(Err(Refused::ByLimit)));
+    note("the device's refusal", outcome == Outcome::Allocated(Err(Refused::ByDevice)));
+    note("a segment returned without waiting", is_allocation && has(Action::SegmentFree) && !waited);
+    note("a part of a segment to be returned", outcome == Outcome::Allocated(Err(Refused::PartOfSegment)));
+    let maps = actions.iter().filter(|action| **action == Action::SegmentMap).count();
+    note("two mappings for one request", maps >= 2);
+    note("memory mapped for a request that was refused", !allocated && maps > 0);
+    note("pages unmapped", has(Action::SegmentUnmap));
+    note("a refusal without waiting, for something is routed", has(Action::Oom) && !retried);
+    note("settings refused", outcome == Outcome::Settings(false));
+    note("settings taken", outcome == Outcome::Settings(true));
+    note("a pool entered twice", outcome == Outcome::Entered(false));
+    let dropped = matches!(step, Step::DeletePool { .. });
+    note("a dropped pool's memory returned", dropped && (has(Action::SegmentFree) || has(Action::SegmentUnmap)));
+    note("a free put off while something is routed", matches!(step, Step::Free { .. }) && change("deferred") > 0);
+    note("a request served by a pool for out of memory", allocated && change("fallback") > 0);
 }
 
 /// Random programs prove nothing about paths that they do not take.
 #[test]
 fn the_random_programs_take_every_path() {
-    let mut runner = TestRunner::deterministic();
-    let mut draw = || program(3).new_tree(&mut runner).unwrap().current();
-    let mut waiting_runner = TestRunner::deterministic();
-    let mut draw_waiting = || waiting_program().new_tree(&mut waiting_runner).unwrap().current();
-    let (mut completed, mut grown, mut served_after_waiting, mut refused) = (0, 0, 0, 0);
-    let (mut collected, mut oversize_returned) = (0, 0);
-    for _ in 0..60 {
-        run_and_watch("", 0.06, &draw_waiting(), |before, after| {
-            let retried = after.num_alloc_retries > before.num_alloc_retries;
-            let new_segment = after.num_device_alloc > before.num_device_alloc;
-            let out_of_memory = after.num_ooms > before.num_ooms;
-            let freed = after.allocation.all.freed > before.allocation.all.freed;
-            completed += usize::from(after.active.all.freed > before.active.all.freed && !freed && !retried);
-            grown += usize::from(retried && new_segment);
-            served_after_waiting += usize::from(retried && !new_segment && !out_of_memory);
-            refused += usize::from(out_of_memory);
-        });
-        // Segments that go although nothing was waited for: by garbage collection, and from the split limit.
-        let without_waiting = |before: &MemoryStats, after: &MemoryStats| {
-            let waited = after.num_sync_all_streams > before.num_sync_all_streams;
-            usize::from(after.num_device_free > before.num_device_free && !waited)
-        };
-        run_and_watch("garbage_collection_threshold:0.3", 0.9, &draw(), |before, after| {
-            collected += without_waiting(before, after);
-        });
-        run_and_watch("max_split_size_mb:20", 0.4, &draw(), |before, after| {
-            oversize_returned += without_waiting(before, after);
-        });
+    let names = counter_names();
+    let mut paths = Paths::new();
+    for family in FAMILIES {
+        for seed in 0..60 {
+            let program: Program = program(family, seed);
+            let mut world = World::<ReferenceAllocator>::start(&program.setup(seed % 2 == 1)).unwrap();
+            let mut before = Counters([0; COUNTER_COUNT]);
+            for step in &program.steps {
+                let history = world.subject.trace().len();
+                let deferred = world.subject.deferred_count();
+                let outcome = world.run(step);
+                let after = world.subject.counters().clone();
+                let actions: Vec<Action> = world.subject.trace()[history..].iter().map(|entry| entry.action).collect();
+                let change = |name: &str| match name {
+                    "deferred" => world.subject.deferred_count() as i64 - deferred as i64,
+                    "fallback" => i64::from(serves_another(&world, step, outcome)),
+                    name => {
+                        let at = names.iter().position(|known| known == name).unwrap();
+                        after.0[at] - before.0[at]
+                    }
+                };
+                note_paths(&mut paths, step, outcome, &change, &actions);
+                before = after;
+            }
+        }
     }
-    for (path, times) in [
-        ("a block free after another stream is done", completed),
-        ("a retry that grew", grown),
-        ("a retry served by a block that was waited for", served_after_waiting),
-        ("an out of memory", refused),
-        ("a collected segment", collected),
-        ("an oversize segment returned", oversize_returned),
-    ] {
+    for (path, times) in &paths {
         println!("{path}: {times} times");
-        assert!(times > 0, "no program took the path: {path}");
     }
+    let untaken: Vec<_> = paths.iter().filter(|(_, times)| **times == 0).collect();
+    assert!(untaken.is_empty(), "no program took these: {untaken:?}");
 }
 
-/// As many programs per family as make more than 2,000 in all.
-fn cases() -> ProptestConfig {
-    ProptestConfig { cases: 450, ..ProptestConfig::default() }
-}
-
-proptest! {
-    #![proptest_config(cases())]
-
-    #[test]
-    fn default_rules(program in program(3), fraction in prop_oneof![Just(1.0), Just(0.3)]) {
-        run_both("", fraction, &program);
-    }
-
-    #[test]
-    fn split_limits(
-        program in program(2),
-        config in prop::sample::select(&[
-            "max_split_size_mb:20",
-            "max_split_size_mb:21",
-            "max_split_size_mb:32,max_non_split_rounding_mb:64",
-            "large_segment_size_mb:12,max_split_size_mb:12",
-            "large_segment_size_mb:50,max_split_size_mb:64",
-        ][..]),
-        fraction in prop_oneof![Just(1.0), Just(0.4)],
-    ) {
-        run_both(config, fraction, &program);
-    }
-
-    #[test]
-    fn rounding_to_fractions_of_powers_of_two(
-        program in program(2),
-        config in prop::sample::select(&[
-            "roundup_power2_divisions:2",
-            "roundup_power2_divisions:8",
-            "roundup_power2_divisions:[1:2,4:4,16:8,>:1]",
-            "roundup_power2_divisions:[>:4]",
-            "roundup_power2_divisions:4,max_split_size_mb:24",
-        ][..]),
-    ) {
-        run_both(config, 0.5, &program);
-    }
-
-    #[test]
-    fn garbage_collection(
-        program in program(3),
-        config in prop::sample::select(&[
-            "garbage_collection_threshold:0.1",
-            "garbage_collection_threshold:0.5",
-            "garbage_collection_threshold:0.8",
-            "garbage_collection_threshold:0.3,max_split_size_mb:25,roundup_power2_divisions:4",
-        ][..]),
-        fraction in prop_oneof![Just(1.0), Just(0.999), Just(0.4)],
-    ) {
-        run_both(config, fraction, &program);
-    }
-
-    #[test]
-    fn streams_that_wait_for_each_other(program in waiting_program(), fraction in prop_oneof![Just(0.06), Just(0.15)]) {
-        run_both("", fraction, &program);
-    }
+/// A block of a private pool went to a thread that is in none.
+fn serves_another(world: &World<ReferenceAllocator>, step: &Step, outcome: Outcome) -> bool {
+    let (Step::Allocate { thread, stream, .. }, Outcome::Allocated(Ok(address))) = (step, outcome) else {
+        return false;
+    };
+    let holds = |segment: &memtrack_tests::reference_allocator::SegmentState| {
+        let at = |block: &memtrack_tests::reference_allocator::BlockState| {
+            block.address == address && block.activity == Activity::Allocated
+        };
+        segment.pool != (0, 0) && segment.blocks.iter().any(at)
+    };
+    world.subject.routed_pool(*thread, *stream) == (0, 0) && world.subject.snapshot().iter().any(holds)
 }

@@ -8,6 +8,7 @@ mod environment;
 mod numbers;
 mod policy;
 mod settings;
+mod show;
 mod strict;
 mod tokens;
 mod torch;
@@ -20,7 +21,6 @@ use crate::units::MIB;
 
 pub use environment::{ENVIRONMENT_VARIABLE, EnvironmentError, TorchEnvironmentError};
 pub use policy::{ParsePolicyError, Policy};
-pub use settings::SettingValue;
 pub use strict::ConfigError;
 pub use torch_error::{TorchConfigError, TorchException, TorchParser};
 
@@ -61,8 +61,9 @@ impl fmt::Display for Backend {
 /// How an allocator works. [`Config::default`] is PyTorch's default.
 ///
 /// By value, from a text read strictly ([`str::parse`], [`Config::from_env`]), or from a text read as PyTorch 2.11 reads it
-/// ([`Config::from_torch`]). Two configurations with the same settings are equal, whichever text they came from.
-#[derive(Debug, Clone, PartialEq)]
+/// ([`Config::from_torch`]). Two configurations with the same settings are equal, whichever text they came from. The debug form
+/// leaves out what is the default.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
     /// Which rules it follows. Fixed once an allocator is made.

@@ -1,52 +1,34 @@
 //! The settings as PyTorch's snapshots show them.
 
 use super::Config;
-
-/// The value of one entry of [`Config::allocator_settings`].
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum SettingValue {
-    /// A text.
-    Text(String),
-    /// A whole number.
-    Integer(i64),
-    /// A number.
-    Number(f64),
-    /// True or false.
-    Flag(bool),
-    /// Divisions by the size in MiB that they begin at.
-    Divisions([(&'static str, u64); 16]),
-}
-
-/// The sizes in MiB at which the entries of the table of divisions begin.
-const BOUNDARIES: [&str; 16] =
-    ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"];
+use crate::history::{AllocatorSettings, SettingValue};
 
 impl Config {
     /// What a snapshot of PyTorch's shows under `allocator_settings`: the same nine keys in the same order, with the same
     /// values. Unlimited split sizes show as -1, no garbage collection as 0.
     ///
     /// ```
-    /// use memtrack::{Config, SettingValue};
+    /// use memtrack::{Config, history::SettingValue};
     /// let settings = Config::from_torch("max_split_size_mb:64")?.allocator_settings();
-    /// assert_eq!(settings[1], ("max_split_size", SettingValue::Integer(64 << 20)));
+    /// assert_eq!(settings.get("max_split_size"), Some(&SettingValue::Integer(64 << 20)));
     /// # Ok::<(), memtrack::TorchConfigError>(())
     /// ```
-    pub fn allocator_settings(&self) -> [(&'static str, SettingValue); 9] {
-        let table = self.roundup_power2_divisions.table();
-        let divisions = std::array::from_fn(|index| (BOUNDARIES[index], table[index]));
-        let threads = i64::try_from(self.pinned_num_register_threads).unwrap_or(i64::MAX);
-        [
-            ("PYTORCH_CUDA_ALLOC_CONF", SettingValue::Text(self.origin.text.clone())),
-            ("max_split_size", SettingValue::Integer(self.signed_max_split_size())),
-            ("garbage_collection_threshold", SettingValue::Number(self.garbage_collection_threshold.unwrap_or(0.0))),
-            ("expandable_segments", SettingValue::Flag(self.expandable_segments)),
-            ("pinned_num_register_threads", SettingValue::Integer(threads)),
-            ("release_lock_on_cudamalloc", SettingValue::Flag(self.release_lock_on_cudamalloc)),
-            ("pinned_use_cuda_host_register", SettingValue::Flag(self.pinned_use_cuda_host_register)),
-            ("graph_capture_record_stream_reuse", SettingValue::Flag(self.graph_capture_record_stream_reuse)),
-            ("roundup_power2_divisions", SettingValue::Divisions(divisions)),
-        ]
+    pub fn allocator_settings(&self) -> AllocatorSettings {
+        let table = self.roundup_power2_divisions.table().into_iter().enumerate();
+        // PyTorch shows them as signed numbers of 64 bits.
+        let divisions =
+            table.map(|(power, divisions)| ((1_u64 << power).to_string().into(), (divisions as i64).into()));
+        let mut settings = AllocatorSettings::default();
+        settings.set("PYTORCH_CUDA_ALLOC_CONF", self.last_settings());
+        settings.set("max_split_size", self.signed_max_split_size());
+        settings.set("garbage_collection_threshold", self.garbage_collection_threshold.unwrap_or(0.0));
+        settings.set("expandable_segments", self.expandable_segments);
+        settings.set("pinned_num_register_threads", self.pinned_num_register_threads as i64);
+        settings.set("release_lock_on_cudamalloc", self.release_lock_on_cudamalloc);
+        settings.set("pinned_use_cuda_host_register", self.pinned_use_cuda_host_register);
+        settings.set("graph_capture_record_stream_reuse", self.graph_capture_record_stream_reuse);
+        settings.set("roundup_power2_divisions", SettingValue::Table(divisions.collect()));
+        settings
     }
 
     /// The split limit as the statistics show it: -1 without one, and negative from 2^63 bytes up, as PyTorch's.

@@ -94,7 +94,7 @@ impl Config {
         Ok(())
     }
 
-    /// The parser for all accelerators.
+    /// The parser for all accelerators. Like all that runs at run time it logs nothing: an allocator's lock is held.
     fn apply_accelerator(&mut self, text: &str, tokens: &Tokens) -> Result<(), TorchConfigError> {
         self.origin.lenient = true;
         self.max_split_size_bytes = None;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
+use super::captures::CaptureInfo;
 use crate::device::DeviceError;
 
 /// An event of the driver's.
@@ -22,11 +23,12 @@ unsafe impl Send for EventHandle {}
 pub(super) struct Driver {
     pub(super) context: Arc<CudaContext>,
     pub(super) device_name: String,
+    pub(super) capture_info: CaptureInfo,
 }
 
 /// `CUmemLocation` as every driver reads it; the bindings shape it differently from version to version.
 #[repr(C)]
-struct Location {
+pub(super) struct Location {
     kind: u32,
     id: i32,
 }
@@ -54,7 +56,7 @@ const _: () = assert!(size_of::<AccessDescription>() == size_of::<sys::CUmemAcce
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_IS_DEVICE: u32 = 1;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`
-const PINNED: u32 = 1;
+pub(super) const PINNED: u32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 const READ_AND_WRITE: u32 = 3;
 
@@ -74,19 +76,24 @@ pub(super) fn driver_error(device_name: &str, call: &'static str, error: DriverE
 }
 
 impl Driver {
-    fn check(&self, call: &'static str, answer: sys::CUresult) -> Result<(), DeviceError> {
+    pub(super) fn check(&self, call: &'static str, answer: sys::CUresult) -> Result<(), DeviceError> {
         answer.result().map_err(|error| driver_error(&self.device_name, call, error))
     }
 
     /// As [`check`](Self::check), with out of memory told apart.
-    fn check_room(&self, call: &'static str, answer: sys::CUresult, requested_bytes: u64) -> Result<(), DeviceError> {
+    pub(super) fn check_room(
+        &self,
+        call: &'static str,
+        answer: sys::CUresult,
+        requested_bytes: u64,
+    ) -> Result<(), DeviceError> {
         if answer == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(DeviceError::OutOfMemory { device: self.device_name.clone(), requested_bytes });
         }
         self.check(call, answer)
     }
 
-    fn size(&self, bytes: u64) -> Result<usize, DeviceError> {
+    pub(super) fn size(&self, bytes: u64) -> Result<usize, DeviceError> {
         usize::try_from(bytes).map_err(|_| DeviceError::InvalidSize {
             device: self.device_name.clone(),
             bytes,
@@ -99,7 +106,7 @@ impl Driver {
     /// cudarc's own `bind_to_thread` also takes the error that an earlier drop on the context left behind, and answers
     /// with it. Not so here: that error is no answer to the call at hand (an out of memory least of all), and it stays
     /// where it is for the caller whose drop it was.
-    fn bind(&self) -> Result<(), DeviceError> {
+    pub(super) fn bind(&self) -> Result<(), DeviceError> {
         let context = self.context.cu_ctx();
         let current = result::ctx::get_current().map_err(|e| driver_error(&self.device_name, "cuCtxGetCurrent", e))?;
         if current == Some(context) {
@@ -122,11 +129,12 @@ impl Driver {
         let Ok(size) = usize::try_from(bytes) else {
             return Err(DeviceError::OutOfMemory { device: self.device_name.clone(), requested_bytes: bytes });
         };
-        self.bind()?;
-        let mut address = 0;
-        // SAFETY: a place for one address.
-        self.check_room("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&raw mut address, size) }, bytes)?;
-        Ok(address)
+        self.outside_captures(|driver| {
+            let mut address = 0;
+            // SAFETY: a place for one address.
+            driver.check_room("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&raw mut address, size) }, bytes)?;
+            Ok(address)
+        })
     }
 
     /// # Safety
@@ -134,9 +142,10 @@ impl Driver {
     /// `address` is one that [`allocate`](Self::allocate) gave and that was not freed, and nobody uses it from now on; the
     /// driver waits for the work it was given before.
     pub(super) unsafe fn free(&self, address: u64) -> Result<(), DeviceError> {
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check("cuMemFree", unsafe { sys::cuMemFree_v2(address) })
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check("cuMemFree", unsafe { sys::cuMemFree_v2(address) })
+        })
     }
 
     /// An event that measures no time.
@@ -220,22 +229,36 @@ impl Driver {
     /// # Safety
     ///
     /// The range at `target` is device memory nobody else uses but in stream order; `stream` is alive in this context;
-    /// `source` stays as it is until the stream has been synchronised.
-    pub(super) unsafe fn write(&self, target: u64, source: &[u8], stream: sys::CUstream) -> Result<(), DeviceError> {
+    /// `source` is readable over `bytes` and stays as it is until the stream has done the copy.
+    pub(super) unsafe fn write(
+        &self,
+        target: u64,
+        source: *const u8,
+        bytes: u64,
+        stream: sys::CUstream,
+    ) -> Result<(), DeviceError> {
+        let size = self.size(bytes)?;
         self.bind()?;
-        // SAFETY: as promised by the caller; `source` is readable over its length.
-        let answer = unsafe { sys::cuMemcpyHtoDAsync_v2(target, source.as_ptr().cast(), source.len(), stream) };
+        // SAFETY: as promised by the caller.
+        let answer = unsafe { sys::cuMemcpyHtoDAsync_v2(target, source.cast(), size, stream) };
         self.check("cuMemcpyHtoDAsync", answer)
     }
 
     /// # Safety
     ///
     /// The range at `source` is device memory nobody writes but in stream order; `stream` is alive in this context;
-    /// nobody touches `target` until the stream has been synchronised.
-    pub(super) unsafe fn read(&self, source: u64, target: &mut [u8], stream: sys::CUstream) -> Result<(), DeviceError> {
+    /// `target` is writable over `bytes`, and nobody touches it until the stream has done the copy.
+    pub(super) unsafe fn read(
+        &self,
+        source: u64,
+        target: *mut u8,
+        bytes: u64,
+        stream: sys::CUstream,
+    ) -> Result<(), DeviceError> {
+        let size = self.size(bytes)?;
         self.bind()?;
-        // SAFETY: as promised by the caller; `target` is writable over its length.
-        let answer = unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), source, target.len(), stream) };
+        // SAFETY: as promised by the caller.
+        let answer = unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), source, size, stream) };
         self.check("cuMemcpyDtoHAsync", answer)
     }
 
@@ -271,7 +294,7 @@ impl Driver {
         self.check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, value, size, stream) })
     }
 
-    fn location(&self) -> Location {
+    pub(super) fn location(&self) -> Location {
         Location { kind: LOCATION_IS_DEVICE, id: self.context.cu_device() }
     }
 
@@ -300,12 +323,13 @@ impl Driver {
 
     pub(super) fn reserve_addresses(&self, bytes: u64, alignment_bytes: u64) -> Result<u64, DeviceError> {
         let (size, alignment) = (self.size(bytes)?, self.size(alignment_bytes)?);
-        self.bind()?;
-        let mut address = 0;
-        // SAFETY: a place for one address; no fixed address is asked for.
-        let answer = unsafe { sys::cuMemAddressReserve(&raw mut address, size, alignment, 0, 0) };
-        self.check("cuMemAddressReserve", answer)?;
-        Ok(address)
+        self.outside_captures(|driver| {
+            let mut address = 0;
+            // SAFETY: a place for one address; no fixed address is asked for.
+            let answer = unsafe { sys::cuMemAddressReserve(&raw mut address, size, alignment, 0, 0) };
+            driver.check("cuMemAddressReserve", answer)?;
+            Ok(address)
+        })
     }
 
     /// # Safety
@@ -313,30 +337,33 @@ impl Driver {
     /// The range is one that [`reserve_addresses`](Self::reserve_addresses) gave, whole, with nothing mapped in it.
     pub(super) unsafe fn free_addresses(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let size = self.size(bytes)?;
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check("cuMemAddressFree", unsafe { sys::cuMemAddressFree(address, size) })
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check("cuMemAddressFree", unsafe { sys::cuMemAddressFree(address, size) })
+        })
     }
 
     /// Physical memory, by its handle.
     pub(super) fn create_physical(&self, bytes: u64) -> Result<u64, DeviceError> {
         let size = self.size(bytes)?;
-        self.bind()?;
         let properties = self.allocation_properties();
-        let mut handle = 0;
-        // SAFETY: a place for one handle, and properties laid out as the driver reads them.
-        let answer = unsafe { sys::cuMemCreate(&raw mut handle, size, (&raw const properties).cast(), 0) };
-        self.check_room("cuMemCreate", answer, bytes)?;
-        Ok(handle)
+        self.outside_captures(|driver| {
+            let mut handle = 0;
+            // SAFETY: a place for one handle, and properties laid out as the driver reads them.
+            let answer = unsafe { sys::cuMemCreate(&raw mut handle, size, (&raw const properties).cast(), 0) };
+            driver.check_room("cuMemCreate", answer, bytes)?;
+            Ok(handle)
+        })
     }
 
     /// # Safety
     ///
     /// `handle` came from [`create_physical`](Self::create_physical) and was not released.
     pub(super) unsafe fn release_physical(&self, handle: u64) -> Result<(), DeviceError> {
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check("cuMemRelease", unsafe { sys::cuMemRelease(handle) })
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check("cuMemRelease", unsafe { sys::cuMemRelease(handle) })
+        })
     }
 
     /// # Safety
@@ -344,21 +371,23 @@ impl Driver {
     /// The range lies in a reservation, nothing is mapped in it, and `handle` is unreleased physical memory of its size.
     pub(super) unsafe fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), DeviceError> {
         let size = self.size(bytes)?;
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check_room("cuMemMap", unsafe { sys::cuMemMap(address, size, 0, handle, 0) }, bytes)
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check_room("cuMemMap", unsafe { sys::cuMemMap(address, size, 0, handle, 0) }, bytes)
+        })
     }
 
     /// # Safety
     ///
-    /// The range is mapped.
+    /// The range is mapped, in whole pieces.
     pub(super) unsafe fn make_accessible(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let size = self.size(bytes)?;
-        self.bind()?;
         let access = AccessDescription { location: self.location(), flags: READ_AND_WRITE };
-        // SAFETY: one description, laid out as the driver reads it; the range as promised by the caller.
-        let answer = unsafe { sys::cuMemSetAccess(address, size, (&raw const access).cast(), 1) };
-        self.check_room("cuMemSetAccess", answer, bytes)
+        self.outside_captures(|driver| {
+            // SAFETY: one description, laid out as the driver reads it; the range as promised by the caller.
+            let answer = unsafe { sys::cuMemSetAccess(address, size, (&raw const access).cast(), 1) };
+            driver.check_room("cuMemSetAccess", answer, bytes)
+        })
     }
 
     /// # Safety
@@ -366,8 +395,9 @@ impl Driver {
     /// The range is one that [`map`](Self::map) mapped, whole, and nobody uses it any more.
     pub(super) unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
         let size = self.size(bytes)?;
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check("cuMemUnmap", unsafe { sys::cuMemUnmap(address, size) })
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check("cuMemUnmap", unsafe { sys::cuMemUnmap(address, size) })
+        })
     }
 }

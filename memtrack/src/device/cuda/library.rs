@@ -6,9 +6,10 @@ use std::sync::Mutex;
 use libloading::Library;
 
 use super::CudaUnavailable;
+use super::captures::CaptureInfo;
 use crate::sync::lock;
 
-/// The functions this device, and cudarc on its behalf, looks up by name. All are in every driver since CUDA 11.2.
+/// The functions this device, and cudarc on its behalf, looks up by name. All are in every driver since CUDA 11.3.
 const NEEDED_FUNCTIONS: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
@@ -31,12 +32,23 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuInit",
     "cuMemAddressFree",
     "cuMemAddressReserve",
+    "cuMemAllocFromPoolAsync",
     "cuMemAlloc_v2",
     "cuMemCreate",
+    "cuMemFreeAsync",
+    "cuMemFreeHost",
     "cuMemFree_v2",
     "cuMemGetAllocationGranularity",
     "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemMap",
+    "cuMemPoolCreate",
+    "cuMemPoolDestroy",
+    "cuMemPoolGetAttribute",
+    "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo",
     "cuMemRelease",
     "cuMemSetAccess",
     "cuMemUnmap",
@@ -45,13 +57,23 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
     "cuStreamDestroy_v2",
+    "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// The library once found, kept open for the rest of the process: cudarc opens it again by the same name, and a driver
 /// that is unloaded and loaded anew in between would start over.
-static FOUND: Mutex<Option<(&'static str, Library)>> = Mutex::new(None);
+static FOUND: Mutex<Option<(Found, Library)>> = Mutex::new(None);
+
+/// What of the library is not left to cudarc.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// The name it was found under.
+    pub(super) name: &'static str,
+    pub(super) capture_info: CaptureInfo,
+}
 
 /// Names under which cudarc looks for the driver library and under which one exists somewhere, in cudarc's order. Any
 /// name here that opens is one cudarc opens too.
@@ -65,16 +87,19 @@ const fn candidates() -> &'static [&'static str] {
     }
 }
 
-/// Opens the driver library, checks that it has what this device calls, and says under which name it was found.
-pub(super) fn find() -> Result<&'static str, CudaUnavailable> {
-    let mut found = lock(&FOUND);
-    if let Some((name, _)) = &*found {
-        return Ok(name);
+/// Opens the driver library, checks that it has what this device calls, and says what it found.
+pub(super) fn find() -> Result<Found, CudaUnavailable> {
+    let mut kept = lock(&FOUND);
+    if let Some((found, _)) = &*kept {
+        return Ok(*found);
     }
     let (name, library) = open_first(candidates())?;
     require(name, &library, NEEDED_FUNCTIONS)?;
-    *found = Some((name, library));
-    Ok(name)
+    // SAFETY: the driver's function of this name has this type, and the library stays open.
+    let capture_info = unsafe { function::<CaptureInfo>(name, &library, "cuStreamGetCaptureInfo_v2") }?;
+    let found = Found { name, capture_info };
+    *kept = Some((found, library));
+    Ok(found)
 }
 
 fn open_first(names: &[&'static str]) -> Result<(&'static str, Library), CudaUnavailable> {
@@ -100,14 +125,25 @@ fn loader_message(error: &libloading::Error) -> String {
 }
 
 fn require(name: &str, library: &Library, functions: &[&'static str]) -> Result<(), CudaUnavailable> {
-    for function in functions.iter().copied() {
+    for symbol in functions.iter().copied() {
         // SAFETY: the symbol is only looked for; nothing is read or called through the type given here.
-        if let Err(error) = unsafe { library.get::<unsafe extern "C" fn()>(function) } {
-            let library = name.to_owned();
-            return Err(CudaUnavailable::MissingSymbol { library, symbol: function, message: loader_message(&error) });
-        }
+        unsafe { function::<unsafe extern "C" fn()>(name, library, symbol) }?;
     }
     Ok(())
+}
+
+/// # Safety
+///
+/// If the library has the function, then with this type, and it is only called while the library is open.
+unsafe fn function<F: Copy>(name: &str, library: &Library, symbol: &'static str) -> Result<F, CudaUnavailable> {
+    // SAFETY: as promised by the caller.
+    match unsafe { library.get::<F>(symbol) } {
+        Ok(function) => Ok(*function),
+        Err(error) => {
+            let library = name.to_owned();
+            Err(CudaUnavailable::MissingSymbol { library, symbol, message: loader_message(&error) })
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 //!
 //! Here live, one idea a file: finding the driver library ([`library`]) and why there is no device ([`unavailable`]);
 //! the driver calls, which is where most of the unsafe code is ([`driver`]); and the tables that keep those calls within
-//! what the driver allows: segments ([`memory`]), events, streams, and virtual memory. No caching: `allocate` is
+//! what the driver allows: segments ([`memory`]), page-locked memory and stream-ordered memory with their own calls
+//! ([`pinned`], [`stream_ordered`]), events, streams and their captures, and virtual memory. No caching: `allocate` is
 //! `cuMemAlloc` each time.
 
+mod captures;
 mod driver;
 mod events;
 mod library;
 mod memory;
+mod pinned;
+mod stream_ordered;
 mod streams;
 mod unavailable;
 mod virtual_memory;
@@ -20,15 +24,20 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
+use self::captures::Capture;
 use self::driver::{Driver, driver_error};
 use self::events::Events;
+use self::library::Found;
 use self::memory::Segments;
+use self::pinned::Pinned;
+use self::stream_ordered::StreamOrdered;
 pub(crate) use self::streams::StreamIdentity;
 use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
 use super::{
-    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PhysicalMemory, Stream, VirtualMemory,
+    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PhysicalMemory, PinnedMemory, Stream,
+    StreamOrderedMemory, VirtualMemory,
 };
 
 /// An NVIDIA GPU.
@@ -42,10 +51,15 @@ use super::{
 ///
 /// # Dropping
 ///
-/// Dropping the device waits for its work, then gives back every segment, mapping, reservation and event still alive. On
-/// a context that an earlier fault broke, the driver refuses each of these calls; the memory then stays taken until the
-/// process ends, and a warning says how much. Addresses kept beyond the device are the holder's mistake: hold the device
-/// in an [`Arc`] next to them.
+/// Dropping the device waits for its work, then gives back every segment, mapping, reservation, page-locked and
+/// stream-ordered memory and event still alive. On a context that an earlier fault broke, the driver refuses each of these
+/// calls; the memory then stays taken until the process ends, and a warning says how much. Addresses kept beyond the device
+/// are the holder's mistake: hold the device in an [`Arc`] next to them.
+///
+/// # Graph captures
+///
+/// Memory is taken, given back and mapped in the thread's relaxed capture mode, so none of it breaks a capture of any
+/// thread's. Calls that wait for a stream under capture, or for the device meanwhile, are refused by the driver and do.
 pub struct Cuda {
     name: String,
     model: String,
@@ -54,6 +68,8 @@ pub struct Cuda {
     total_bytes: u64,
     driver: Driver,
     segments: Segments,
+    pinned: Pinned,
+    ordered: StreamOrdered,
     events: Events,
     streams: Streams,
     /// `None` on a device without virtual memory.
@@ -74,14 +90,14 @@ impl Cuda {
     pub fn new(ordinal: usize) -> Result<Self, CudaUnavailable> {
         let library = library::find()?;
         // The second line behind the look-ups above; nothing of the half-built device survives a panic.
-        catch_unwind(AssertUnwindSafe(|| Self::open(library, ordinal))).unwrap_or_else(|payload| {
+        catch_unwind(AssertUnwindSafe(|| Self::open(&library, ordinal))).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().map(String::as_str);
             let message = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
             Err(CudaUnavailable::Panicked { message })
         })
     }
 
-    fn open(library: &'static str, ordinal: usize) -> Result<Self, CudaUnavailable> {
+    fn open(library: &Found, ordinal: usize) -> Result<Self, CudaUnavailable> {
         let name = format!("cuda:{ordinal}");
         let failed = |call| {
             let name = &name;
@@ -95,7 +111,7 @@ impl Cuda {
                     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 =>
                 {
                     let answer = format!("{name} ({code}): {description}");
-                    CudaUnavailable::NoDevice { library: library.to_owned(), call, answer }
+                    CudaUnavailable::NoDevice { library: library.name.to_owned(), call, answer }
                 }
                 other => other.into(),
             });
@@ -103,7 +119,11 @@ impl Cuda {
         let count = usize::try_from(result::device::get_count().map_err(failed("cuDeviceGetCount"))?).unwrap_or(0);
         if count == 0 {
             let answer = "0 devices".to_owned();
-            return Err(CudaUnavailable::NoDevice { library: library.to_owned(), call: "cuDeviceGetCount", answer });
+            return Err(CudaUnavailable::NoDevice {
+                library: library.name.to_owned(),
+                call: "cuDeviceGetCount",
+                answer,
+            });
         }
         let number = match i32::try_from(ordinal) {
             Ok(number) if ordinal < count => number,
@@ -130,7 +150,7 @@ impl Cuda {
         let context =
             CudaContext::new(ordinal).map_err(failed("cudarc's CudaContext::new (cuDevicePrimaryCtxRetain)"))?;
         let streams = Streams::new(&context);
-        let driver = Driver { context, device_name: name.clone() };
+        let driver = Driver { context, device_name: name.clone(), capture_info: library.capture_info };
         let ranges = if has_virtual_memory { Some(Ranges::new(driver.granularity()?)) } else { None };
         Ok(Self {
             name,
@@ -140,6 +160,8 @@ impl Cuda {
             total_bytes,
             driver,
             segments: Segments::default(),
+            pinned: Pinned::default(),
+            ordered: StreamOrdered::default(),
             events: Events::new(),
             streams,
             ranges,
@@ -221,10 +243,10 @@ impl fmt::Debug for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        let Self { driver, segments, events, ranges, .. } = self;
+        let Self { driver, segments, pinned, ordered, events, ranges, .. } = self;
         // Where this fails the context is broken, and each call below is refused without harm.
         let finished = driver.synchronize();
-        let mut refused_bytes = segments.release_all(driver);
+        let mut refused_bytes = segments.release_all(driver) + pinned.release_all(driver) + ordered.release_all(driver);
         if let Some(ranges) = ranges {
             refused_bytes += ranges.release_all(driver);
         }
@@ -286,8 +308,25 @@ unsafe impl Device for Cuda {
         self.ranges.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn stream_ordered_memory(&self) -> Option<&dyn StreamOrderedMemory> {
+        self.driver.context.has_async_alloc().then_some(self as &dyn StreamOrderedMemory)
+    }
+
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        Some(self)
+    }
+
     fn check_stream(&self, stream: Stream) -> Result<(), DeviceError> {
         self.stream_handle(stream).map(|_| ())
+    }
+
+    fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
+        let stream = self.stream_handle(stream)?;
+        // SAFETY: a registered stream, which the table keeps alive.
+        Ok(match unsafe { self.driver.capture(stream) }? {
+            Capture::Of(id) => Some(id),
+            Capture::No | Capture::Broken | Capture::Blocked => None,
+        })
     }
 
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {
@@ -336,7 +375,7 @@ unsafe impl Device for Cuda {
         }
         // The driver may still read the source after the copy call returns: surely if it is pinned, and it need not say.
         // SAFETY: the range as the caller promises; a registered stream; the source stays borrowed over the wait below.
-        let copied = unsafe { self.driver.write(address, source, stream) };
+        let copied = unsafe { self.driver.write(address, source.as_ptr(), source.len() as u64, stream) };
         // SAFETY: a registered stream, which the table keeps alive.
         copied.and_then(|()| unsafe { self.driver.synchronize_stream(stream) })
     }
@@ -347,7 +386,7 @@ unsafe impl Device for Cuda {
             return Ok(());
         }
         // SAFETY: the range as the caller promises; a registered stream; the target stays borrowed over the wait below.
-        let copied = unsafe { self.driver.read(address, target, stream) };
+        let copied = unsafe { self.driver.read(address, target.as_mut_ptr(), target.len() as u64, stream) };
         // SAFETY: a registered stream, which the table keeps alive.
         copied.and_then(|()| unsafe { self.driver.synchronize_stream(stream) })
     }
@@ -398,7 +437,11 @@ impl VirtualMemory for Cuda {
     }
 
     fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
-        self.ranges()?.map(&self.driver, address, memory)
+        self.ranges()?.map(&self.driver, address, &[memory])
+    }
+
+    fn map_pieces(&self, address: u64, pieces: &[PhysicalMemory]) -> Result<(), DeviceError> {
+        self.ranges()?.map(&self.driver, address, pieces)
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {

@@ -51,6 +51,34 @@ impl Tables {
         }
         if next == end { Ok(pieces) } else { Err("the range ends inside a mapped piece") }
     }
+
+    /// Maps pieces into a range that was checked to be reserved and free, with handles that were checked. After an error some
+    /// may be mapped.
+    fn map_free(&mut self, driver: &Driver, address: u64, pieces: &[PhysicalMemory]) -> Result<(), DeviceError> {
+        let mut next = address;
+        for PhysicalMemory { handle, bytes } in pieces.iter().copied() {
+            // SAFETY: reserved, free and aligned, with an unreleased handle of this size; all of it stays so under the lock.
+            unsafe { driver.map(next, bytes, handle) }?;
+            self.mappings.insert(next, bytes);
+            next += bytes;
+        }
+        // One call for all: it costs the same for a range as for a piece.
+        // SAFETY: whole pieces, mapped above.
+        unsafe { driver.make_accessible(address, next - address) }
+    }
+
+    /// Unmaps what is mapped in a range that nobody was given.
+    fn unmap_unused(&mut self, driver: &Driver, address: u64, bytes: u64) {
+        let pieces: Vec<(u64, u64)> =
+            self.mappings.range(address..address + bytes).map(|(at, of)| (*at, *of)).collect();
+        for (address, bytes) in pieces {
+            // SAFETY: a whole mapped piece that nobody was given.
+            if unsafe { driver.unmap(address, bytes) }.is_ok() {
+                self.mappings.remove(&address);
+            }
+            // Else it is still mapped: the table says so, and `unmap` may be tried again.
+        }
+    }
 }
 
 /// Calls are made with the table locked, so that what was checked still holds when the driver acts on it.
@@ -115,31 +143,28 @@ impl Ranges {
         Ok(())
     }
 
-    pub(super) fn map(&self, driver: &Driver, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
-        let PhysicalMemory { handle, bytes } = memory;
+    /// All pieces, one behind the other, or none.
+    pub(super) fn map(&self, driver: &Driver, address: u64, pieces: &[PhysicalMemory]) -> Result<(), DeviceError> {
+        if pieces.is_empty() {
+            return Ok(());
+        }
         let mut tables = self.tables();
-        check_physical(driver, &tables, memory)?;
+        pieces.iter().try_for_each(|piece| check_physical(driver, &tables, *piece))?;
         if !address.is_multiple_of(self.granularity_bytes) {
             return Err(invalid(driver, address, "not a multiple of the granularity"));
         }
+        // One piece can come several times, so the sum need not fit.
+        let bytes = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.bytes)).unwrap_or(u64::MAX);
         if !tables.is_reserved(address, bytes) {
             return Err(invalid(driver, address, "the memory does not fit into one reservation there"));
         }
         if tables.is_mapped_anywhere_in(address, bytes) {
             return Err(invalid(driver, address, "already mapped; unmap it first"));
         }
-        // SAFETY: reserved, free and aligned, with an unreleased handle of this size; all of it stays so under the lock.
-        unsafe { driver.map(address, bytes, handle) }?;
-        // SAFETY: mapped in the line above.
-        if let Err(error) = unsafe { driver.make_accessible(address, bytes) } {
-            // SAFETY: mapped above, and not accessible, so nobody uses it.
-            if unsafe { driver.unmap(address, bytes) }.is_err() {
-                // Still mapped: the table says so, and `unmap` may be tried again.
-                tables.mappings.insert(address, bytes);
-            }
+        if let Err(error) = tables.map_free(driver, address, pieces) {
+            tables.unmap_unused(driver, address, bytes);
             return Err(error);
         }
-        tables.mappings.insert(address, bytes);
         Ok(())
     }
 

@@ -26,6 +26,24 @@ pub enum Operation {
     Map,
     /// [`VirtualMemory::unmap`](crate::device::VirtualMemory::unmap)
     Unmap,
+    /// [`PinnedMemory::allocate_pinned`](crate::device::PinnedMemory::allocate_pinned)
+    AllocatePinned,
+    /// [`PinnedMemory::release_pinned`](crate::device::PinnedMemory::release_pinned)
+    ReleasePinned,
+    /// [`PinnedMemory::register_pinned`](crate::device::PinnedMemory::register_pinned)
+    RegisterPinned,
+    /// [`PinnedMemory::unregister_pinned`](crate::device::PinnedMemory::unregister_pinned)
+    UnregisterPinned,
+    /// [`StreamOrderedMemory::allocate_ordered`](crate::device::StreamOrderedMemory::allocate_ordered)
+    AllocateOrdered,
+    /// [`StreamOrderedMemory::free_ordered`](crate::device::StreamOrderedMemory::free_ordered)
+    FreeOrdered,
+    /// [`StreamOrderedMemory::trim_ordered`](crate::device::StreamOrderedMemory::trim_ordered)
+    TrimOrdered,
+    /// [`Device::synchronize_stream`](crate::device::Device::synchronize_stream)
+    SynchronizeStream,
+    /// [`Device::synchronize`](crate::device::Device::synchronize)
+    Synchronize,
 }
 
 /// One line of a fault script.

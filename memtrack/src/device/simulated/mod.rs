@@ -1,11 +1,13 @@
 //! A device without bytes: addresses, capacity, busy streams and failures as a test or a replay scripts them.
 //!
 //! Here live the device and what tests set it up with. Each part keeps its own books: where ranges lie ([`addresses`]),
-//! which work is done ([`streams`]), what fails ([`faults`]), and virtual memory ([`virtual_memory`]). Nothing in here
-//! happens by itself or by chance.
+//! which work is done and which is captured ([`streams`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
+//! stream-ordered memory ([`stream_ordered`]), and page-locked memory, the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
 
 mod addresses;
 mod faults;
+mod pinned;
+mod stream_ordered;
 mod streams;
 mod virtual_memory;
 
@@ -16,9 +18,13 @@ use std::sync::{Mutex, MutexGuard};
 use self::addresses::{Addresses, Misplaced, SEGMENT_ALIGNMENT_BYTES};
 use self::faults::FaultScript;
 pub use self::faults::{Fault, Operation};
+use self::stream_ordered::Pool;
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
-use super::{Device, DeviceError, DeviceKind, DeviceMemory, Event, Stream, VirtualMemory};
+use super::plain::PlainPinned;
+use super::{
+    Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory, VirtualMemory,
+};
 use crate::sync::lock;
 use crate::units::{GIB, MIB};
 
@@ -45,11 +51,11 @@ impl SimulatedBuilder {
     /// The device.
     pub fn build(self) -> Simulated {
         let Self { total_bytes, granularity_bytes } = self;
-        Simulated { total_bytes, granularity_bytes, state: Mutex::default() }
+        Simulated { total_bytes, granularity_bytes, state: Mutex::default(), pinned: PlainPinned::default() }
     }
 }
 
-/// A device without bytes.
+/// A device without bytes, save for page-locked host memory, which is plain memory.
 ///
 /// Any number names a stream. A stream is idle until [`set_busy`](Self::set_busy); events recorded on a busy stream
 /// complete when it is told so, or when somebody waits for them.
@@ -58,17 +64,19 @@ pub struct Simulated {
     total_bytes: u64,
     granularity_bytes: Option<u64>,
     state: Mutex<State>,
+    pinned: PlainPinned,
 }
 
 #[derive(Debug, Default)]
 struct State {
     addresses: Addresses,
     other_use_bytes: u64,
-    /// Segments and physical memory together.
+    /// Segments, physical memory and what the pool has reserved, together.
     used_bytes: u64,
     /// Address to bytes.
     segments: BTreeMap<u64, u64>,
     ranges: Ranges,
+    pool: Pool,
     streams: Streams,
     faults: FaultScript,
 }
@@ -94,7 +102,7 @@ impl Simulated {
         lock(&self.state)
     }
 
-    /// The addresses of the coming segments and reservations, in order; generated ones follow when they run out.
+    /// The addresses of the coming segments, reservations and stream-ordered memory, in order; generated ones follow when they run out.
     ///
     /// One that does not do is used up by the call that comes to it, which answers [`DeviceError::InvalidAddress`]: 0, no
     /// multiple of 512 (for a reservation, of the granularity), or where the range would overlap a live one.
@@ -122,6 +130,12 @@ impl Simulated {
         self.state().streams.set_idle(stream);
     }
 
+    /// Makes a stream take part in the graph capture of this number, or with `None` in none any more. Several streams may take
+    /// part in one.
+    pub fn set_capture(&self, stream: Stream, capture: Option<u64>) {
+        self.state().streams.set_capture(stream, capture);
+    }
+
     /// Completes the `count` oldest pending events, whatever their streams.
     pub fn complete_oldest_events(&self, count: usize) {
         self.state().streams.complete_oldest(count);
@@ -142,7 +156,8 @@ impl Simulated {
         self.state().segments.iter().map(|(address, bytes)| (*address, *bytes)).collect()
     }
 
-    /// Bytes taken from this device and not given back: segments and physical memory.
+    /// Bytes taken from this device and not given back: segments, physical memory, and what the pool of stream-ordered memory
+    /// has reserved.
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes
     }
@@ -251,6 +266,18 @@ unsafe impl Device for Simulated {
         self.granularity_bytes.is_some().then_some(self as &dyn VirtualMemory)
     }
 
+    fn stream_ordered_memory(&self) -> Option<&dyn StreamOrderedMemory> {
+        Some(self)
+    }
+
+    fn pinned_memory(&self) -> Option<&dyn PinnedMemory> {
+        Some(self)
+    }
+
+    fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
+        Ok(self.state().streams.capture(stream))
+    }
+
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {
         self.run_script(Operation::RecordEvent, 0)?;
         let event = self.state().streams.record(stream);
@@ -276,11 +303,13 @@ unsafe impl Device for Simulated {
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<(), DeviceError> {
+        self.run_script(Operation::SynchronizeStream, 0)?;
         self.set_idle(stream);
         Ok(())
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
+        self.run_script(Operation::Synchronize, 0)?;
         self.state().streams.set_all_idle();
         Ok(())
     }

@@ -1,0 +1,156 @@
+//! Snapshots of an allocator and the recording of its history.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+
+use super::block::{BlockIndex, BlockState, NO_BLOCK};
+use super::inner::{Growth, Inner};
+use super::memory_pool::MemoryPool;
+use super::pools::StreamPools;
+use super::private_pools::PoolId;
+use super::shard::Shard;
+use super::{CachingAllocator, events};
+use crate::history::recording::{self, DeviceState, SegmentState};
+use crate::history::{BlockStatus, HistoryOptions, Segment, Snapshot, WriteError};
+use crate::sync::lock;
+
+impl Inner {
+    /// Runs with every lock under which blocks change, so that what is seen fits together.
+    fn at_rest<R>(&self, look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R) -> R {
+        // With growth held no shard is made, and nobody else ever holds more than one.
+        let growth = lock(&self.growth);
+        let shards = self.shards();
+        let held: Vec<_> = shards.iter().map(|shard| (shard, shard.pools())).collect();
+        look(&growth, &held)
+    }
+
+    /// The number in the device's name, 0 without one.
+    fn ordinal(&self) -> i32 {
+        self.name.rsplit_once(':').and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
+    }
+
+    fn snapshot(&self, with_trace: bool, pool: Option<PoolId>) -> Snapshot {
+        let (state, settings) = self.at_rest(|growth, shards| {
+            let of_pool = shards.iter().filter(|(shard, _)| pool.is_none_or(|pool| pool == shard.pool_id()));
+            let segments = of_pool.flat_map(|(shard, pools)| segments_of(shard, pools)).collect();
+            let recording = if with_trace {
+                let active_bytes = self.ledger().stats().active_bytes.all.current;
+                self.history.read_for_snapshot(active_bytes as u64)
+            } else {
+                self.history.read(false)
+            };
+            let state = DeviceState { device: self.ordinal(), segments, recording };
+            (state, growth.config.allocator_settings())
+        });
+        recording::assemble(vec![state], settings)
+    }
+}
+
+/// The segments of one shard: whole plain ones, and the unbroken mapped ranges of expandable ones.
+fn segments_of(shard: &Shard, pools: &StreamPools) -> Vec<SegmentState> {
+    let heads = pools.blocks.indices().into_iter().filter(|index| pools.blocks[*index].prev == NO_BLOCK);
+    let mut segments = Vec::new();
+    for head in heads {
+        let mut at = head;
+        while at != NO_BLOCK {
+            if pools.blocks[at].state == BlockState::Unmapped {
+                at = pools.blocks[at].next;
+                continue;
+            }
+            let (segment, next) = range_from(shard, pools, at);
+            segments.push(segment);
+            at = next;
+        }
+    }
+    segments
+}
+
+/// The mapped range that begins with a block, and the block behind it.
+fn range_from(shard: &Shard, pools: &StreamPools, first: BlockIndex) -> (SegmentState, BlockIndex) {
+    let PoolId(major, minor) = shard.pool_id();
+    let head = &pools.blocks[first];
+    let mut segment = SegmentState {
+        address: head.address,
+        stream: shard.stream,
+        pool: head.pool,
+        pool_id: (major, minor),
+        is_expandable: head.is_expandable(),
+        stack: head.segment_stack,
+        blocks: Vec::new(),
+    };
+    let mut at = first;
+    while at != NO_BLOCK {
+        let block = &pools.blocks[at];
+        let status = match block.state {
+            BlockState::Allocated => BlockStatus::ActiveAllocated,
+            BlockState::PendingFree => BlockStatus::ActivePendingFree,
+            BlockState::Free => BlockStatus::Inactive,
+            BlockState::Unmapped => break,
+        };
+        segment.blocks.push(recording::BlockState {
+            size_bytes: block.size_bytes,
+            requested_bytes: block.requested_bytes,
+            status,
+            stack: if status == BlockStatus::Inactive { recording::StackId::NONE } else { block.stack },
+        });
+        at = block.next;
+    }
+    (segment, at)
+}
+
+impl CachingAllocator {
+    /// Switches the recording of events on with these options, or off and forgets all that was recorded; as PyTorch's
+    /// `_record_memory_history`. New options keep what was recorded, unless they say otherwise.
+    ///
+    /// Off, it costs an allocation one load; on without call sites, less than the allocation itself.
+    pub fn record_memory_history(&self, options: Option<&HistoryOptions>) {
+        let inner = self.inner();
+        inner.at_rest(|_, _| {
+            let allocated_bytes = inner.ledger().stats().allocated_bytes.all.current;
+            inner.history.configure(options, allocated_bytes as u64);
+        });
+    }
+
+    /// Segments with their blocks, the recorded events and the settings, as PyTorch's `_snapshot`.
+    ///
+    /// Allocations and frees wait while blocks are copied; names of call sites are looked up afterwards.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner().snapshot(true, None)
+    }
+
+    /// The segments with their blocks alone, by address, as PyTorch's `memory_snapshot`. What it costs does not depend on how
+    /// much was recorded.
+    pub fn memory_snapshot(&self) -> Vec<Segment> {
+        self.inner().snapshot(false, None).segments
+    }
+
+    /// Writes a [`snapshot`](Self::snapshot) as the pickle that PyTorch's `_dump_snapshot` writes, or as JSON when the file's
+    /// name ends in `.json`. pytorch.org/memory_viz opens both.
+    ///
+    /// Logs a warning when nothing was recorded: such a file shows live blocks, and no events.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`] when the file cannot be written.
+    pub fn dump_snapshot(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
+        let path = path.as_ref();
+        let inner = self.inner();
+        if !inner.history.is_on() {
+            events::log_no_history(inner);
+        }
+        let snapshot = self.snapshot();
+        let file = File::create(path)?;
+        match path.extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("json") => snapshot.write_json(file),
+            _ => snapshot.write_pickle(file),
+        }
+    }
+}
+
+impl MemoryPool {
+    /// The pool's segments with their blocks, by address.
+    pub fn memory_snapshot(&self) -> Vec<Segment> {
+        self.inner().snapshot(false, Some(self.id())).segments
+    }
+}

@@ -1,0 +1,48 @@
+//! Capturing a CUDA stream into a graph that nobody launches, on a GPU as on the mock.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUstreamCaptureMode;
+use cudarc::driver::{CudaStream, DriverError, result};
+
+/// A stream whose work goes into a graph until this is ended or dropped. Both only on the thread that began it.
+#[derive(Debug)]
+#[must_use = "the capture ends when this is dropped"]
+pub struct CapturedStream(Option<Arc<CudaStream>>);
+
+/// Begins a capture in global mode, the one that forbids most, to every thread.
+///
+/// # Errors
+///
+/// When the driver refuses.
+pub fn capture(stream: &Arc<CudaStream>) -> Result<CapturedStream, DriverError> {
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+    Ok(CapturedStream(Some(Arc::clone(stream))))
+}
+
+impl CapturedStream {
+    /// Ends the capture and destroys its graph.
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses, also because something broke the capture.
+    pub fn end(mut self) -> Result<(), DriverError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), DriverError> {
+        let Some(stream) = self.0.take() else { return Ok(()) };
+        stream.context().bind_to_thread()?;
+        // SAFETY: the stream is alive; a broken capture gives no graph.
+        let graph = unsafe { result::stream::end_capture(stream.cu_stream()) }?;
+        // SAFETY: a graph that was just made, which nobody else knows.
+        unsafe { result::graph::destroy(graph) }
+    }
+}
+
+impl Drop for CapturedStream {
+    fn drop(&mut self) {
+        // Whoever wants to know has called `end`.
+        let _ = self.finish();
+    }
+}

@@ -44,6 +44,13 @@ pub struct Setup {
     pub limit: Limit,
 }
 
+impl Setup {
+    /// A device without bytes and without a limit, with these settings.
+    pub fn simulated(config: Config) -> Self {
+        Self { place: Place::Simulated, config, total_bytes: None, limit: Limit::AsConfigured }
+    }
+}
+
 /// What may be taken of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Limit {

@@ -81,6 +81,7 @@ fn json_has_these_keys_and_no_others_for_every_kind_of_file() {
         (fixture("golden/edge.json.gz"), "golden", true),
         (fixture("traces/gnn_sampled.default.txt.gz"), "trace", true),
         (folder.write("plain.txt", "a 1 5\nf 1\n"), "trace", false),
+        (fixture("snapshots/default.pickle"), "snapshot", false),
         (folder.write("bad.txt", "?"), "", false),
     ];
     let arguments: Vec<&str> =
@@ -98,7 +99,7 @@ fn json_has_these_keys_and_no_others_for_every_kind_of_file() {
         assert_eq!(object["file"], file.as_str());
         assert_eq!(object["kind"], if kind.is_empty() { Value::Null } else { (*kind).into() });
         assert_eq!(object["agrees"], if *verified { true.into() } else { Value::Null });
-        assert_eq!(object["ns_per_operation"].is_number(), object["kind"] == "trace" && !verified);
+        assert_eq!(object["ns_per_operation"].is_number(), !kind.is_empty() && !verified);
         assert_eq!(object["requested_peak_bytes"].is_number(), !kind.is_empty());
         // In the order of the documentation.
         let places: Vec<usize> =

@@ -3,9 +3,11 @@
 mod common;
 
 use common::{files, fixtures};
+use memtrack::history::{ReadLimits, Snapshot};
 use memtrack::{Config, Policy};
-use memtrack_cli::recording::Kind;
+use memtrack_cli::recording::{Kind, Recording};
 use memtrack_cli::replay::{Choices, Report, replay_file};
+use memtrack_cli::session::{Session, Setup};
 
 /// Replays all files of a folder, of which there are so many.
 fn replay_all(folder: &str, count: usize, kind: Kind, choices: &Choices) -> Vec<Report> {
@@ -101,4 +103,53 @@ fn a_limit_makes_a_trace_retry_and_then_run_out() {
     let too_tight = limited(1 << 30);
     assert!(too_tight.ooms.unwrap() > 0 && too_tight.reserved_peak_bytes.unwrap() <= 1 << 30, "{too_tight:?}");
     assert_eq!((tight.status(), too_tight.status()), (0, 0), "what runs out is measured too");
+}
+
+#[test]
+fn snapshots_come_to_the_figures_that_pytorch_had_when_it_wrote_them() {
+    for name in ["default", "expandable"] {
+        let report = replay_file(&fixtures().join(format!("snapshots/{name}.pickle")), &Choices::default());
+        let text = std::fs::read_to_string(fixtures().join(format!("snapshots/{name}.json"))).unwrap();
+        let stats: serde_json::Value = serde_json::from_str::<serde_json::Value>(&text).unwrap()["stats"].clone();
+        let recorded = |key: &str| stats[key].as_i64();
+        assert_eq!((report.kind, report.agrees, report.status()), (Some(Kind::Snapshot), None, 0), "{report:?}");
+        assert_eq!(report.requested_peak_bytes, recorded("requested_bytes.all.peak"));
+        assert_eq!(report.allocated_peak_bytes, recorded("allocated_bytes.all.peak"));
+        assert_eq!(report.reserved_peak_bytes, recorded("reserved_bytes.all.peak"));
+        assert_eq!(report.retries, recorded("num_alloc_retries"));
+        assert_eq!(report.ooms, recorded("num_ooms"));
+        assert_eq!(report.segments, recorded("segment.all.peak"));
+        assert!(report.operations.unwrap() > 200 && report.ns_per_operation.unwrap() > 0.0);
+    }
+}
+
+/// What the allocator still holds at the end of a recording: bytes asked for, active ones included.
+fn requested_at_the_end(recording: &Recording) -> i64 {
+    let setup = Setup::simulated(Config::from_torch(&recording.configuration).unwrap());
+    let mut session = Session::new(&setup, recording.block_count).unwrap();
+    for step in &recording.steps {
+        session.perform(&step.operation).unwrap();
+    }
+    session.stats().requested_bytes.all.current
+}
+
+#[test]
+fn a_history_that_was_cut_begins_with_the_blocks_that_it_does_not_allocate() {
+    let bytes = std::fs::read(fixtures().join("snapshots/default.pickle")).unwrap();
+    let whole = Snapshot::from_pickle(&bytes, &ReadLimits::default()).unwrap();
+    let active = whole.segments.iter().map(|segment| segment.requested_size as i64).sum::<i64>();
+    assert!(active > 0);
+    let entry_count = whole.device_traces[0].len();
+    for kept in [entry_count, entry_count - 1, 300, 150, 20, 1] {
+        let mut cut = whole.clone();
+        cut.device_traces[0].drain(..entry_count - kept);
+        let (mut pickle, mut json) = (Vec::new(), Vec::new());
+        cut.write_pickle(&mut pickle).unwrap();
+        cut.write_json(&mut json).unwrap();
+        for (name, content) in [("cut.pickle", pickle), ("cut.json", json)] {
+            let recordings = Recording::parse(name, &content).unwrap();
+            assert_eq!(recordings.len(), 1);
+            assert_eq!(requested_at_the_end(&recordings[0]), active, "the last {kept} entries of {name}");
+        }
+    }
 }

@@ -32,6 +32,9 @@ pub enum ReadError {
         /// Where.
         offset: usize,
     },
+    /// A damaged snapshot, or something else that is pickled.
+    #[error(transparent)]
+    Snapshot(#[from] memtrack::history::ReadError),
     /// Not JSON, though it begins like it.
     #[error("is not JSON: {0}")]
     Json(serde_json::Error),

@@ -25,6 +25,7 @@ impl fmt::Display for Place<'_> {
         match self {
             Self::Whole => f.write_str("the file"),
             Self::Field { parent: Self::Whole, name } => f.write_str(name),
+            Self::Item { parent: Self::Whole, index } => write!(f, "item {index}"),
             Self::Field { parent, name } => write!(f, "{parent}.{name}"),
             Self::Item { parent, index } => write!(f, "{parent}[{index}]"),
         }

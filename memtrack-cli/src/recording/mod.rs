@@ -1,7 +1,7 @@
 //! Files that say what was asked of an allocator, and perhaps what PyTorch answered.
 //!
 //! Here live the [`Recording`], which is the same whatever file it came from, and a reader for each format: *programs*
-//! ([`program`]), *golden files* ([`golden`]) and *traces* ([`trace`]). A reader refuses a file that does not make
+//! ([`program`]), *golden files* ([`golden`]), *traces* ([`trace`]) and *snapshots* ([`snapshot`]). A reader refuses a file that does not make
 //! sense, with the place; what it returns can be run. Nothing here runs anything.
 
 mod blocks;
@@ -10,6 +10,7 @@ mod golden;
 mod json;
 mod program;
 mod script;
+mod snapshot;
 mod source;
 mod trace;
 
@@ -33,6 +34,8 @@ const MOST_TOTAL: &str = "2^44 (16 TiB)";
 /// Stream handles from here on are the runner's own.
 pub(crate) const OWN_STREAMS: u64 = 1 << 62;
 const MOST_STREAM: &str = "2^62 - 1";
+/// A pickle says its protocol first.
+const PICKLE_START: u8 = 0x80;
 
 /// Which format a recording came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -45,6 +48,8 @@ pub enum Kind {
     Golden,
     /// An allocator event a line.
     Trace,
+    /// The history in a snapshot of PyTorch's, or of memtrack's.
+    Snapshot,
 }
 
 impl fmt::Display for Kind {
@@ -53,6 +58,7 @@ impl fmt::Display for Kind {
             Self::Program => "program",
             Self::Golden => "golden",
             Self::Trace => "trace",
+            Self::Snapshot => "snapshot",
         })
     }
 }
@@ -84,7 +90,7 @@ pub struct Recording {
 /// One thing to do, and what should come of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// The step's number in the file, from 0; of a text the line's, from 1.
+    /// The step's number in the file, from 0; of a text the line's, from 1; of a snapshot the entry's, from 0.
     pub number: usize,
     /// What to do.
     pub operation: Operation,
@@ -140,30 +146,34 @@ impl Recording {
         }
     }
 
-    /// Reads a file in any of the formats, gzipped or not; `-` is standard input.
+    /// Reads a file in any of the formats, gzipped or not; `-` is standard input. A snapshot has a recording for each device
+    /// with a history, other files have one.
     ///
     /// # Errors
     ///
     /// [`ReadError`], with the place in the file.
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
+    pub fn read(path: &Path) -> Result<Vec<Self>, ReadError> {
         Self::parse(&path.file_name().unwrap_or_default().to_string_lossy(), &source::read(path)?)
     }
 
     /// Reads a file's content, unpacked.
     ///
-    /// The format is told by the name's ending (`.json`, `.txt`, either with `.gz`), else by the first character.
+    /// The format is told by the name's ending (`.json`, `.txt`, `.pickle`, each with `.gz` or not), else by the first character.
     ///
     /// # Errors
     ///
     /// [`ReadError`], with the place in the content.
-    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, ReadError> {
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Self>, ReadError> {
         let name = name.strip_suffix(".gz").unwrap_or(name);
         let looks_like_json = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         if name.ends_with(".json") || (looks_like_json && !name.ends_with(".txt")) {
             return Self::from_json(bytes);
         }
+        if name.ends_with(".pickle") || (bytes.first() == Some(&PICKLE_START) && !name.ends_with(".txt")) {
+            return snapshot::read(bytes);
+        }
         let text = str::from_utf8(bytes).map_err(|error| ReadError::NotText { offset: error.valid_up_to() })?;
-        trace::read(text)
+        Ok(vec![trace::read(text)?])
     }
 
     /// Whether streams have to be busy and events to complete when the file says so, which only a simulated device does.
@@ -177,16 +187,20 @@ impl Recording {
         self.steps.iter().any(|step| scripts(&step.operation))
     }
 
-    fn from_json(bytes: &[u8]) -> Result<Self, ReadError> {
+    fn from_json(bytes: &[u8]) -> Result<Vec<Self>, ReadError> {
         let value: Value = serde_json::from_slice(bytes).map_err(ReadError::Json)?;
         let whole = At::whole(&value);
+        if whole.has("device_traces") {
+            return snapshot::read(bytes);
+        }
         let steps = whole.field("ops")?;
         let first = steps.items()?.next();
         let names_steps = match &first {
             Some(first) => first.optional("op")?.is_some_and(|operation| operation.is_text()),
             None => false,
         };
-        if names_steps || whole.has("keys") { golden::read(&whole) } else { program::read(&whole) }
+        let is_golden = names_steps || whole.has("keys");
+        Ok(vec![if is_golden { golden::read(&whole)? } else { program::read(&whole)? }])
     }
 }
 

@@ -45,16 +45,20 @@ pub enum Outcome {
     Measured(Figures),
 }
 
-/// Reads a file and replays it.
+/// Reads a file and replays it, the recordings of several devices one after the other.
 pub fn replay_file(path: &Path, choices: &Choices) -> Report {
-    let recording = match Recording::read(path) {
-        Ok(recording) => recording,
-        Err(error) => return Report::unreadable(path, error.into()),
+    let recordings = match Recording::read(path) {
+        Ok(recordings) => recordings,
+        Err(error) => return Report::unreadable(path, &error.into()),
     };
-    match replay(&recording, choices) {
-        Ok((outcome, skipped)) => Report::new(path, &recording, outcome, skipped),
-        Err(error) => Report::failed(path, &recording, error),
+    let mut report = Report::empty(path);
+    for recording in &recordings {
+        match replay(recording, choices) {
+            Ok((outcome, skipped)) => report.add(recording, outcome, skipped),
+            Err(error) => return Report::failed(path, recording, &error),
+        }
     }
+    report
 }
 
 /// Replays a recording; also says what could not be done as recorded.

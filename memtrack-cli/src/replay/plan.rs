@@ -2,7 +2,7 @@
 
 use memtrack::{Backend, Config, Policy, TorchConfigError};
 
-use crate::recording::Recording;
+use crate::recording::{Kind, Recording};
 use crate::session::{Limit, Place, Setup};
 
 /// What the person who replays chose.
@@ -46,7 +46,7 @@ const ADDRESSES: &str = "a GPU puts segments where it likes, so addresses were n
 
 impl Plan {
     pub(super) fn new(recording: &Recording, choices: &Choices) -> Result<Self, PlanError> {
-        let recorded = Config::from_torch(&recording.configuration)?;
+        let recorded = recorded_config(recording)?;
         let mut config = choices.config.clone().unwrap_or_else(|| recorded.clone());
         if let Some(policy) = choices.policy {
             config.policy = policy;
@@ -81,6 +81,15 @@ impl Plan {
         let setup = Setup { place: choices.place, config, total_bytes: recording.total_bytes, limit };
         Ok(Self { setup, verifies, skipped })
     }
+}
+
+/// Snapshots may be memtrack's, whose texts have keys of its own.
+fn recorded_config(recording: &Recording) -> Result<Config, TorchConfigError> {
+    let text = &recording.configuration;
+    Config::from_torch(text).or_else(|refused| match text.parse() {
+        Ok(config) if recording.kind == Kind::Snapshot => Ok(config),
+        _ => Err(refused),
+    })
 }
 
 /// PyTorch's mistakes are no setting of PyTorch's: a verification reproduces them in any case.

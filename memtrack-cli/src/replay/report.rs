@@ -6,7 +6,7 @@ use memtrack::units::Bytes;
 use serde::Serialize;
 
 use super::verify::Difference;
-use super::{Figures, Outcome, ReplayError, Verification};
+use super::{Outcome, ReplayError, Verification};
 use crate::recording::{Kind, Recording};
 
 /// What came of one file. Its fields are those of the JSON object, `None` where one does not apply.
@@ -47,7 +47,8 @@ pub struct Report {
 }
 
 impl Report {
-    fn empty(path: &Path) -> Self {
+    /// Of a file of which nothing was replayed yet.
+    pub(super) fn empty(path: &Path) -> Self {
         Self {
             file: path.display().to_string(),
             kind: None,
@@ -68,43 +69,46 @@ impl Report {
     }
 
     /// Of a file that is no recording.
-    pub fn unreadable(path: &Path, error: ReplayError) -> Self {
+    pub(super) fn unreadable(path: &Path, error: &ReplayError) -> Self {
         Self { error: Some(error.to_string()), ..Self::empty(path) }
     }
 
     /// Of a recording that could not be run.
-    pub fn failed(path: &Path, recording: &Recording, error: ReplayError) -> Self {
+    pub(super) fn failed(path: &Path, recording: &Recording, error: &ReplayError) -> Self {
         Self { kind: Some(recording.kind), ..Self::unreadable(path, error) }
     }
 
-    /// Of a recording that was run.
-    pub fn new(path: &Path, recording: &Recording, outcome: Outcome, skipped: Option<&str>) -> Self {
-        let mut report = Self { kind: Some(recording.kind), skipped: skipped.map(str::to_owned), ..Self::empty(path) };
-        let figures = match outcome {
+    /// Adds what came of a recording. Figures of several devices are added up.
+    pub(super) fn add(&mut self, recording: &Recording, outcome: Outcome, skipped: Option<&str>) {
+        self.kind = Some(recording.kind);
+        self.skipped = skipped.map(str::to_owned);
+        let (operations, figures) = match outcome {
             Outcome::Verified(Verification { difference, statistics, addresses, operations, figures }) => {
-                report.agrees = Some(difference.is_none());
-                report.first_difference = difference;
-                report.operations = Some(operations);
-                report.compared = (statistics, addresses);
-                figures
+                self.agrees = Some(difference.is_none());
+                self.first_difference = difference;
+                self.compared = (statistics, addresses);
+                (operations, figures)
             }
-            Outcome::Measured(figures) => {
-                report.operations = Some(recording.operation_count);
-                figures
-            }
+            Outcome::Measured(figures) => (recording.operation_count, figures),
         };
-        let Figures {
-            requested_peak_bytes, allocated_peak_bytes, reserved_peak_bytes, retries, ooms, segments, ..
-        } = figures;
-        report.requested_peak_bytes = Some(requested_peak_bytes);
-        report.allocated_peak_bytes = Some(allocated_peak_bytes);
-        report.reserved_peak_bytes = Some(reserved_peak_bytes);
-        report.retries = Some(retries);
-        report.ooms = Some(ooms);
-        report.segments = Some(segments);
-        // Tenths are enough, and all that is meant.
-        report.ns_per_operation = figures.ns_per_operation.map(|ns| (ns * 10.0).round() / 10.0);
-        report
+        let before = self.operations.unwrap_or(0);
+        self.operations = Some(before + operations);
+        for (sum, figure) in [
+            (&mut self.requested_peak_bytes, figures.requested_peak_bytes),
+            (&mut self.allocated_peak_bytes, figures.allocated_peak_bytes),
+            (&mut self.reserved_peak_bytes, figures.reserved_peak_bytes),
+            (&mut self.retries, figures.retries),
+            (&mut self.ooms, figures.ooms),
+            (&mut self.segments, figures.segments),
+        ] {
+            *sum = Some(sum.unwrap_or(0) + figure);
+        }
+        if let Some(ns) = figures.ns_per_operation {
+            let total_ns = self.ns_per_operation.unwrap_or(0.0) * before as f64 + ns * operations as f64;
+            let ns = total_ns / (before + operations) as f64;
+            // Tenths are enough, and all that is meant.
+            self.ns_per_operation = Some((ns * 10.0).round() / 10.0);
+        }
     }
 
     /// 0 when all is well, 1 when something is not as PyTorch had it, 2 when there is no result.

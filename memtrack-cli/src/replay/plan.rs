@@ -63,10 +63,9 @@ impl Plan {
         if verifies {
             config.torch_exact = true;
         }
-        let recorded_limit = if recording.memory_fraction < 1.0 {
-            Limit::Fraction(recording.memory_fraction)
-        } else {
-            Limit::AsConfigured
+        let recorded_limit = match (recording.memory_fraction, recorded.per_process_memory_fraction) {
+            (fraction, _) | (_, fraction) if fraction < 1.0 => Limit::Fraction(fraction),
+            _ => Limit::AsConfigured,
         };
         let limit = match choices.limit_bytes {
             Some(limit_bytes) if !verifies => Limit::Bytes(limit_bytes),

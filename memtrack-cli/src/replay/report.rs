@@ -41,7 +41,7 @@ pub struct Report {
     pub skipped: Option<String>,
     /// Why there is no result.
     pub error: Option<String>,
-    /// How many values of statistics and how many addresses were compared.
+    /// How many values of statistics and how many addresses agree.
     #[serde(skip)]
     pub compared: (usize, usize),
 }
@@ -79,11 +79,11 @@ impl Report {
     }
 
     /// Adds what came of a recording. Figures of several devices are added up.
-    pub(super) fn add(&mut self, recording: &Recording, outcome: Outcome, skipped: Option<&str>) {
+    pub(super) fn add(&mut self, recording: &Recording, outcome: Outcome, skipped: Option<String>) {
         self.kind = Some(recording.kind);
-        self.skipped = skipped.map(str::to_owned);
+        self.skipped = skipped;
         let (operations, figures) = match outcome {
-            Outcome::Verified(Verification { difference, statistics, addresses, operations, figures }) => {
+            Outcome::Verified(Verification { difference, statistics, addresses, operations, figures, .. }) => {
                 self.agrees = Some(difference.is_none());
                 self.first_difference = difference;
                 self.compared = (statistics, addresses);

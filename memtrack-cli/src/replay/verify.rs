@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use memtrack::MemoryStats;
 use serde::Serialize;
 
 use super::figures::Figures;
@@ -15,14 +16,27 @@ use crate::statistics::{Expectation, Values};
 pub struct Verification {
     /// The first thing that is not as expected; nothing behind it was run.
     pub difference: Option<Difference>,
-    /// How many values of statistics were compared.
+    /// How many values of statistics agree.
     pub statistics: usize,
-    /// How many addresses were compared.
+    /// How many addresses agree.
     pub addresses: usize,
     /// How many operations were done.
     pub operations: usize,
     /// The run's figures, up to the difference.
     pub figures: Figures,
+    /// What the run did.
+    pub(super) trail: Trail,
+}
+
+/// What a run did, to be compared with another's.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Trail {
+    /// How many steps were done.
+    pub(super) step_count: usize,
+    /// What each allocation came to.
+    pub(super) answers: Vec<Outcome>,
+    /// The statistics at the end.
+    pub(super) stats: MemoryStats,
 }
 
 /// Something that is not as PyTorch had it.
@@ -92,10 +106,12 @@ pub(super) fn verify(recording: &Recording, expected: &Expected, setup: &Setup) 
             addresses: 0,
             operations: 0,
             figures: Figures::default(),
+            trail: Trail::default(),
         },
     };
     run.done.difference = run.to_the_end(recording, &mut session)?;
-    run.done.figures.at_end(&session.stats());
+    run.done.trail.stats = session.stats();
+    run.done.figures.at_end(&run.done.trail.stats);
     Ok(run.done)
 }
 
@@ -153,7 +169,13 @@ impl Run<'_> {
             session.expect_answer(if let Answer::Address(address) = answer { Some(address) } else { None });
         }
         let contradiction = match session.perform(&step.operation) {
-            Ok(outcome) => self.contradiction(step.answer, outcome),
+            Ok(outcome) => {
+                self.done.trail.step_count += 1;
+                if matches!(step.operation, Operation::Allocate { .. }) {
+                    self.done.trail.answers.push(outcome);
+                }
+                self.contradiction(step.answer, outcome)
+            }
             // A device without bytes fails only where its script and the run contradict each other.
             Err(SessionError::Allocation(error)) if self.compares_addresses => Some(Figure::Text(error.to_string())),
             Err(error) => return Err(error),
@@ -173,7 +195,7 @@ impl Run<'_> {
     fn contradiction(&mut self, answer: Option<Answer>, outcome: Outcome) -> Option<Figure> {
         match (answer?, outcome) {
             (Answer::Address(expected), Outcome::Address(got)) if self.compares_addresses => {
-                self.done.addresses += 1;
+                self.done.addresses += usize::from(expected == got);
                 (expected != got).then_some(Figure::Address(got))
             }
             (Answer::OutOfMemory, Outcome::Address(got)) => Some(Figure::Address(got)),
@@ -193,8 +215,10 @@ impl Run<'_> {
         if count == 0 {
             return None;
         }
-        self.done.statistics += count;
-        let (key, expected, got) = expectation.first_difference(&Values::from(&session.stats()))?;
+        let Some((key, expected, got)) = expectation.first_difference(&Values::from(&session.stats())) else {
+            self.done.statistics += count;
+            return None;
+        };
         let (expected, got) = (Figure::Statistic(expected), Figure::Statistic(got));
         Some(Difference { step, operation: operation.to_string(), key: key.name().to_owned(), expected, got })
     }

@@ -1,5 +1,7 @@
 //! The examples of `docs/replay.md`, by hand as they are, give what the document says.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
 mod common;
 
 use std::path::Path;

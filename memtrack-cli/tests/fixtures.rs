@@ -1,5 +1,7 @@
 //! Everything measured on PyTorch 2.11 replays with every statistic and every address equal.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
 mod common;
 
 use common::{files, fixtures};

@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,17 +1,19 @@
 //! A file that is wrong in one place differs there, and the difference says what is wrong.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
 mod common;
 
 use common::{Folder, run, unpacked};
 use memtrack_cli::recording::Recording;
-use memtrack_cli::replay::{Choices, Difference, Figure, Outcome, replay};
+use memtrack_cli::replay::{Choices, Difference, Figure, Replayed, replay};
 use serde_json::{Value, json};
 
 /// The first difference of a file with this content.
 fn difference(name: &str, content: &str) -> Option<Difference> {
     let recordings = Recording::parse(name, content.as_bytes()).unwrap();
     match replay(&recordings[0], &Choices::default()).unwrap() {
-        (Outcome::Verified(verification), None) => verification.difference,
+        (Replayed::Verified(verification), None) => verification.difference,
         other => panic!("not verified: {other:?}"),
     }
 }

@@ -1,5 +1,7 @@
 //! Files that are no recordings: status 2, and a line that says why and where.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
 mod common;
 
 use common::{Folder, fixtures, run};

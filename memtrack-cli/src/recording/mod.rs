@@ -1,7 +1,7 @@
 //! Files that say what was asked of an allocator, and perhaps what PyTorch answered.
 //!
 //! Here live the [`Recording`], which is the same whatever file it came from, and a reader for each format: *programs*
-//! ([`program`]), *golden files* ([`golden`]), *traces* ([`trace`]) and *snapshots* ([`snapshot`]). A reader refuses a file that does not make
+//! (`program`), *golden files* (`golden`), *traces* (`trace`) and *snapshots* (`snapshot`). A reader refuses a file that does not make
 //! sense, with the place; what it returns can be run. Nothing here runs anything.
 
 mod blocks;

@@ -1,7 +1,7 @@
 //! Replaying recordings: what they are replayed with, and what came of it.
 //!
-//! Here live the plan for a recording ([`plan`]), its *verification* against what the file says PyTorch answered ([`verify`]),
-//! its *measurement* where there is nothing to compare with ([`measure`]), and what is printed of either ([`report`]). How files are
+//! Here live the plan for a recording (`plan`), its *verification* against what the file says PyTorch answered (`verify`),
+//! its *measurement* where there is nothing to compare with (`measure`), and what is printed of either (`report`). How files are
 //! read and how operations are done lives elsewhere.
 
 mod divergence;
@@ -39,7 +39,7 @@ pub enum ReplayError {
 
 /// What came of a recording.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum Replayed {
     /// Compared with what the file expects.
     Verified(Verification),
     /// There was nothing to compare with, or the settings were others.
@@ -55,7 +55,7 @@ pub fn replay_file(path: &Path, choices: &Choices) -> Report {
     let mut report = Report::empty(path);
     for recording in &recordings {
         match replay(recording, choices) {
-            Ok((outcome, skipped)) => report.add(recording, outcome, skipped),
+            Ok((replayed, skipped)) => report.add(recording, replayed, skipped),
             Err(error) => return Report::failed(path, recording, &error),
         }
     }
@@ -67,21 +67,21 @@ pub fn replay_file(path: &Path, choices: &Choices) -> Report {
 /// # Errors
 ///
 /// Settings that the recording cannot be run with, and failures other than want of memory.
-pub fn replay(recording: &Recording, choices: &Choices) -> Result<(Outcome, Option<String>), ReplayError> {
+pub fn replay(recording: &Recording, choices: &Choices) -> Result<(Replayed, Option<String>), ReplayError> {
     let Plan { setup, verifies, skipped } = Plan::new(recording, choices)?;
     let mut skipped = skipped.map(str::to_owned);
     if let (true, Some(expected)) = (verifies, &recording.expected) {
-        let verification = verify::verify(recording, expected, &setup)?;
+        let (verification, trail) = verify::verify(recording, expected, &setup)?;
         let goes_its_own_way = setup.place != Place::Simulated
             && verification.difference.is_some()
-            && divergence::is_of_addresses(recording, &setup, &verification.trail)?;
+            && divergence::is_of_addresses(recording, &setup, &trail)?;
         if !goes_its_own_way {
-            return Ok((Outcome::Verified(verification), skipped));
+            return Ok((Replayed::Verified(verification), skipped));
         }
         skipped = Some(format!(
             "the GPU's addresses decide otherwise between equal blocks, so only {} operations could be compared, and their {} statistics agree",
             verification.operations, verification.statistics
         ));
     }
-    Ok((Outcome::Measured(measure::measure(recording, &setup)?), skipped))
+    Ok((Replayed::Measured(measure::measure(recording, &setup)?), skipped))
 }

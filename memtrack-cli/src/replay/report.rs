@@ -6,7 +6,7 @@ use memtrack::units::Bytes;
 use serde::Serialize;
 
 use super::verify::Difference;
-use super::{Outcome, ReplayError, Verification};
+use super::{ReplayError, Replayed, Verification};
 use crate::recording::{Kind, Recording};
 
 /// What came of one file. Its fields are those of the JSON object, `None` where one does not apply.
@@ -79,17 +79,17 @@ impl Report {
     }
 
     /// Adds what came of a recording. Figures of several devices are added up.
-    pub(super) fn add(&mut self, recording: &Recording, outcome: Outcome, skipped: Option<String>) {
+    pub(super) fn add(&mut self, recording: &Recording, replayed: Replayed, skipped: Option<String>) {
         self.kind = Some(recording.kind);
         self.skipped = skipped;
-        let (operations, figures) = match outcome {
-            Outcome::Verified(Verification { difference, statistics, addresses, operations, figures, .. }) => {
+        let (operations, figures) = match replayed {
+            Replayed::Verified(Verification { difference, statistics, addresses, operations, figures, .. }) => {
                 self.agrees = Some(difference.is_none());
                 self.first_difference = difference;
                 self.compared = (statistics, addresses);
                 (operations, figures)
             }
-            Outcome::Measured(figures) => (recording.operation_count, figures),
+            Replayed::Measured(figures) => (recording.operation_count, figures),
         };
         let before = self.operations.unwrap_or(0);
         self.operations = Some(before + operations);

@@ -24,8 +24,6 @@ pub struct Verification {
     pub operations: usize,
     /// The run's figures, up to the difference.
     pub figures: Figures,
-    /// What the run did.
-    pub(super) trail: Trail,
 }
 
 /// What a run did, to be compared with another's.
@@ -93,7 +91,11 @@ const OUT_OF_MEMORY: &str = "out of memory";
 const MEMORY: &str = "memory";
 
 /// Runs a recording until something is not as expected.
-pub(super) fn verify(recording: &Recording, expected: &Expected, setup: &Setup) -> Result<Verification, SessionError> {
+pub(super) fn verify(
+    recording: &Recording,
+    expected: &Expected,
+    setup: &Setup,
+) -> Result<(Verification, Trail), SessionError> {
     let mut session = Session::new(setup, recording.block_count)?;
     session.follow(&recording.script);
     let mut run = Run {
@@ -106,13 +108,13 @@ pub(super) fn verify(recording: &Recording, expected: &Expected, setup: &Setup) 
             addresses: 0,
             operations: 0,
             figures: Figures::default(),
-            trail: Trail::default(),
         },
+        trail: Trail::default(),
     };
-    run.done.difference = run.to_the_end(recording, &mut session)?;
-    run.done.trail.stats = session.stats();
-    run.done.figures.at_end(&run.done.trail.stats);
-    Ok(run.done)
+    run.done.difference = run.run(recording, &mut session)?;
+    run.trail.stats = session.stats();
+    run.done.figures.at_end(&run.trail.stats);
+    Ok((run.done, run.trail))
 }
 
 struct Run<'a> {
@@ -121,10 +123,11 @@ struct Run<'a> {
     /// What statistics should be now, where steps only say what changes.
     table: Expectation,
     done: Verification,
+    trail: Trail,
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self, recording: &Recording, session: &mut Session) -> Result<Option<Difference>, SessionError> {
+    fn run(&mut self, recording: &Recording, session: &mut Session) -> Result<Option<Difference>, SessionError> {
         let at_start = self.expected.start.iter().copied().collect();
         if let Some(difference) = self.compare(&at_start, None, &"start", session) {
             return Ok(Some(difference));
@@ -170,9 +173,9 @@ impl Run<'_> {
         }
         let contradiction = match session.perform(&step.operation) {
             Ok(outcome) => {
-                self.done.trail.step_count += 1;
+                self.trail.step_count += 1;
                 if matches!(step.operation, Operation::Allocate { .. }) {
-                    self.done.trail.answers.push(outcome);
+                    self.trail.answers.push(outcome);
                 }
                 self.contradiction(step.answer, outcome)
             }

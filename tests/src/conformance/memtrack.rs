@@ -1,13 +1,18 @@
-//! memtrack's allocator on a simulated device runs what it has.
+//! memtrack's allocator on a simulated device runs all of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use memtrack::device::{Device, Simulated, Stream};
-use memtrack::{AllocationError, CachingAllocator, Config, OutOfMemory, Refusal};
+use memtrack::history::{BlockStatus, ContextLevel, HistoryOptions, TraceAction};
+use memtrack::{AllocationError, CachingAllocator, Config, MemoryPool, OutOfMemory, PoolKind, PoolOptions, Refusal};
 
 use super::features::Features;
 use super::subject::{Figures, Setup, Subject};
-use crate::reference_allocator::{Counters, PoolId, Refused, SegmentState, TraceEntry, flatten};
+use super::threads::Threads;
+use crate::reference_allocator::{
+    Action, Activity, BlockState, Counters, Kind, PoolId, Refused, SegmentState, TraceEntry, flatten,
+};
 
 /// The allocator, its device, and the last refusal.
 #[derive(Debug)]
@@ -17,28 +22,39 @@ pub struct Memtrack {
     /// The allocator.
     pub allocator: CachingAllocator,
     last_refusal: Option<OutOfMemory>,
+    pools: BTreeMap<PoolId, Arc<MemoryPool>>,
+    threads: Threads,
 }
 
 impl Subject for Memtrack {
-    /// What recordings and random programs may ask of memtrack: the one place where a feature is switched on.
-    const FEATURES: Features = Features { expandable: false, settings: false, pools: false, threads: false };
+    const FEATURES: Features = Features::ALL;
 
     fn start(setup: &Setup) -> Result<Self, String> {
         let device = Arc::new(Simulated::with_capacity(setup.total_bytes));
         device.script_addresses(setup.addresses.iter().copied());
-        let config: Config = setup.settings.parse().map_err(|error| format!("{error:?}"))?;
+        let mut config = Config::from_torch(&setup.settings).map_err(|error| format!("{error:?}"))?;
+        config.torch_exact = setup.torch_exact;
         let allocator = CachingAllocator::with_config(device.clone(), config).map_err(|error| format!("{error:?}"))?;
-        Ok(Self { device, allocator, last_refusal: None })
+        let options = HistoryOptions::new().context(ContextLevel::None).skip_actions([TraceAction::Snapshot]);
+        allocator.record_memory_history(Some(&options));
+        Ok(Self { device, allocator, last_refusal: None, pools: BTreeMap::new(), threads: Threads::default() })
     }
 
     fn allocate(&mut self, bytes: u64, stream: u64, thread: usize) -> Result<u64, Refused> {
-        assert_eq!(thread, 0, "one thread");
-        self.allocator.allocate_raw(bytes, Stream(stream)).map_err(|error| {
-            let AllocationError::OutOfMemory(error) = error else { panic!("{error}") };
-            assert_eq!(error.requested_bytes, bytes);
-            let refused = if error.refused_by == Refusal::Limit { Refused::ByLimit } else { Refused::ByDevice };
-            self.last_refusal = Some(*error);
-            refused
+        let allocator = self.allocator.clone();
+        let outcome = self.threads.run(thread, move |_| allocator.allocate_raw(bytes, Stream(stream)));
+        outcome.map_err(|error| match error {
+            AllocationError::OutOfMemory(error) => {
+                assert_eq!(error.requested_bytes, bytes);
+                let refused = if error.refused_by == Refusal::Limit { Refused::ByLimit } else { Refused::ByDevice };
+                self.last_refusal = Some(*error);
+                refused
+            }
+            AllocationError::TooLarge { .. } => Refused::TooLarge,
+            AllocationError::Device(error) if error.to_string().contains("part of a segment") => {
+                Refused::PartOfSegment
+            }
+            error => panic!("{error}"),
         })
     }
 
@@ -86,24 +102,32 @@ impl Subject for Memtrack {
         self.allocator.set_memory_fraction(fraction).unwrap();
     }
 
-    fn apply_settings(&mut self, _text: &str) -> Result<(), String> {
-        panic!("not among the features")
+    fn apply_settings(&mut self, text: &str) -> Result<(), String> {
+        self.allocator.apply_settings(text).map_err(|error| error.to_string())
     }
 
-    fn create_pool(&mut self, _use_on_oom: bool, _no_split: bool) -> PoolId {
-        panic!("not among the features")
+    fn create_pool(&mut self, use_on_oom: bool, no_split: bool) -> PoolId {
+        let pool = self.allocator.create_pool(PoolOptions::default().use_on_oom(use_on_oom).no_split(no_split));
+        let id = (pool.id().0, pool.id().1);
+        self.pools.insert(id, Arc::new(pool));
+        id
     }
 
-    fn enter_pool(&mut self, _pool: PoolId, _thread: usize) -> bool {
-        panic!("not among the features")
+    fn enter_pool(&mut self, pool: PoolId, thread: usize) -> bool {
+        let memory_pool = Arc::clone(&self.pools[&pool]);
+        self.threads.run(thread, move |guards| match memory_pool.enter() {
+            Ok(guard) => guards.insert(pool, guard).is_none(),
+            Err(AllocationError::PoolInUse { .. }) => false,
+            Err(error) => panic!("{error}"),
+        })
     }
 
-    fn leave_pool(&mut self, _pool: PoolId) {
-        panic!("not among the features")
+    fn leave_pool(&mut self, pool: PoolId) {
+        self.threads.run_on_each(move |guards| drop(guards.remove(&pool)));
     }
 
-    fn delete_pool(&mut self, _pool: PoolId) {
-        panic!("not among the features")
+    fn delete_pool(&mut self, pool: PoolId) {
+        self.pools.remove(&pool);
     }
 
     fn last_refusal(&self) -> Figures {
@@ -128,10 +152,54 @@ impl Subject for Memtrack {
     }
 
     fn snapshot(&self) -> Option<Vec<SegmentState>> {
-        None
+        let segments = self.allocator.memory_snapshot();
+        let state = |segment: memtrack::history::Segment| SegmentState {
+            address: segment.address,
+            stream: segment.stream.0,
+            kind: if segment.segment_type == PoolKind::Small { Kind::Small } else { Kind::Large },
+            pool: segment.segment_pool_id,
+            expandable: segment.is_expandable,
+            blocks: segment
+                .blocks
+                .iter()
+                .map(|block| BlockState {
+                    address: block.address,
+                    size: block.size,
+                    requested: block.requested_size,
+                    activity: match block.state {
+                        BlockStatus::ActiveAllocated => Activity::Allocated,
+                        BlockStatus::ActivePendingFree => Activity::Pending,
+                        _ => Activity::Inactive,
+                    },
+                })
+                .collect(),
+        };
+        Some(segments.into_iter().map(state).collect())
     }
 
     fn trace(&self) -> Option<Vec<TraceEntry>> {
-        None
+        let snapshot = self.allocator.snapshot();
+        if let Err(inconsistency) = snapshot.check_consistency() {
+            panic!("{inconsistency}");
+        }
+        let entries = snapshot.device_traces.first()?.iter();
+        Some(entries.map(entry).collect())
     }
+}
+
+fn entry(entry: &memtrack::history::TraceEntry) -> TraceEntry {
+    let action = match entry.action.name() {
+        "alloc" => Action::Alloc,
+        "free_requested" => Action::FreeRequested,
+        "free_completed" => Action::FreeCompleted,
+        "segment_alloc" => Action::SegmentAlloc,
+        "segment_free" => Action::SegmentFree,
+        "segment_map" => Action::SegmentMap,
+        "segment_unmap" => Action::SegmentUnmap,
+        "oom" => Action::Oom,
+        other => panic!("{other}"),
+    };
+    // What the device has free at an out of memory is the recording machine's affair.
+    let address = if action == Action::Oom { 0 } else { entry.addr };
+    TraceEntry { action, address, bytes: entry.size, stream: entry.stream.0 }
 }

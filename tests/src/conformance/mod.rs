@@ -18,5 +18,6 @@ pub mod reservations;
 pub mod special;
 pub mod step;
 pub mod subject;
+pub mod threads;
 pub mod traces;
 pub mod world;

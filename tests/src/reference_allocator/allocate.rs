@@ -23,7 +23,7 @@ impl ReferenceAllocator {
         if requested >= 1 << 60 {
             return Err(Refused::TooLarge);
         }
-        if self.routes.is_empty() {
+        if !self.holds_events() {
             self.process_events();
         }
         let size = self.round(requested);

@@ -21,7 +21,7 @@ impl ReferenceAllocator {
         }
         if !is_used {
             self.complete(address);
-        } else if self.routes.is_empty() {
+        } else if !self.holds_events() {
             self.record_events(address);
         } else {
             self.deferred.push(address);
@@ -59,7 +59,7 @@ impl ReferenceAllocator {
         if self.segments[s].stream == stream {
             return;
         }
-        let is_routed = !self.routes.is_empty();
+        let is_routed = self.holds_events();
         let block = &mut self.segments[s].blocks[b];
         if !block.used_on.contains(&stream) {
             block.used_on.push(stream);

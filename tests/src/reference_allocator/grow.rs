@@ -26,7 +26,7 @@ impl ReferenceAllocator {
                 Err(again) => refused = again,
             }
         }
-        if self.routes.is_empty() {
+        if !self.holds_events() {
             self.release_cached(None);
             match self.take(&request, true) {
                 Ok(place) => return Ok((place, request)),

@@ -3,9 +3,9 @@
 //!
 //! Segments are a list, each with the list of its blocks in address order; every search looks at every block, every sum is
 //! taken anew. Nothing is shared with memtrack, its settings' parser included. It has a device of its own that hands out
-//! given addresses and is full at a given number of bytes. Two rules are memtrack's, unless
+//! given addresses and is full at a given number of bytes. Three rules are memtrack's, unless
 //! [`torch_exact`](ReferenceAllocator::torch_exact) is set: after waiting for other streams in vain the pool is searched
-//! once more, and a split block is never given back to the device.
+//! once more, a split block is never given back to the device, and an entered pool is no capture, so events go on.
 //!
 //! Not in here: the reuse of blocks within a capture (`graph_capture_record_stream_reuse`), pools with an allocator of
 //! their own, and the checkpoints of a pool.

@@ -68,6 +68,11 @@ impl ReferenceAllocator {
         self.routes.retain(|(entered, _)| *entered != id);
     }
 
+    /// Whether events wait: during captures, and for PyTorch while any pool is entered.
+    pub(super) fn holds_events(&self) -> bool {
+        self.routes.iter().any(|(_, whose)| self.torch_exact || matches!(whose, Routed::Stream(_)))
+    }
+
     /// The pool that was entered last for this thread or stream.
     pub(super) fn route(&self, thread: usize, stream: u64) -> PoolId {
         let fits = |whose: &Routed| *whose == Routed::Thread(thread) || *whose == Routed::Stream(stream);

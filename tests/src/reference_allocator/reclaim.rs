@@ -110,9 +110,8 @@ impl ReferenceAllocator {
     fn release_oversize_block(&mut self, address: u64) -> Result<(), Refused> {
         let Some((s, b)) = self.place_of(address) else { panic!("no block at {address:#x}") };
         if self.is_split((s, b)) {
-            let (size, stream) = (self.segments[s].blocks[b].size, self.segments[s].stream);
+            // PyTorch's history has it as a segment given back, which no viewer can follow; memtrack's has not.
             self.counters.count(Count::DeviceFrees);
-            self.record(Action::SegmentFree, address, size, stream);
             return Err(Refused::PartOfSegment);
         }
         self.release(address);

@@ -36,7 +36,7 @@ use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
 use super::{
-    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PhysicalMemory, PinnedMemory, Stream,
+    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PinnedMemory, Stream,
     StreamOrderedMemory, VirtualMemory,
 };
 
@@ -207,16 +207,6 @@ impl Cuda {
 
     fn stream_handle(&self, stream: Stream) -> Result<sys::CUstream, DeviceError> {
         self.streams.handle(&self.name, stream)
-    }
-
-    fn ranges(&self) -> Result<&Ranges, DeviceError> {
-        self.ranges.as_ref().ok_or_else(|| DeviceError::Driver {
-            device: self.name.clone(),
-            call: "virtual memory",
-            code: sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32,
-            name: "CUDA_ERROR_NOT_SUPPORTED".to_owned(),
-            description: "this device has no virtual memory management".to_owned(),
-        })
     }
 }
 
@@ -411,40 +401,5 @@ unsafe impl Device for Cuda {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// Unmapping does not wait for the device: whoever unmaps a range first waits for the work that uses it.
-impl VirtualMemory for Cuda {
-    fn granularity_bytes(&self) -> u64 {
-        self.ranges.as_ref().map_or(0, Ranges::granularity_bytes)
-    }
-
-    fn reserve(&self, bytes: u64) -> Result<u64, DeviceError> {
-        self.ranges()?.reserve(&self.driver, bytes)
-    }
-
-    fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.ranges()?.unreserve(&self.driver, address, bytes)
-    }
-
-    fn create(&self, bytes: u64) -> Result<PhysicalMemory, DeviceError> {
-        self.ranges()?.create(&self.driver, bytes)
-    }
-
-    fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError> {
-        self.ranges()?.release(&self.driver, memory)
-    }
-
-    fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
-        self.ranges()?.map(&self.driver, address, &[memory])
-    }
-
-    fn map_pieces(&self, address: u64, pieces: &[PhysicalMemory]) -> Result<(), DeviceError> {
-        self.ranges()?.map(&self.driver, address, pieces)
-    }
-
-    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        self.ranges()?.unmap(&self.driver, address, bytes)
     }
 }

@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+use cudarc::driver::sys;
+
+use super::Cuda;
 use super::driver::Driver;
-use crate::device::{DeviceError, PhysicalMemory};
+use crate::device::{DeviceError, PhysicalMemory, VirtualMemory};
 use crate::sync::{get_mut, lock};
 
 /// The ranges of one device.
@@ -216,5 +219,52 @@ fn check_physical(driver: &Driver, tables: &Tables, memory: PhysicalMemory) -> R
         Some(bytes) if *bytes == memory.bytes => Ok(()),
         Some(_) => Err(invalid(driver, memory.handle, "this physical memory has another size")),
         None => Err(invalid(driver, memory.handle, "not the handle of physical memory, or already released")),
+    }
+}
+
+impl Cuda {
+    fn ranges(&self) -> Result<&Ranges, DeviceError> {
+        self.ranges.as_ref().ok_or_else(|| DeviceError::Driver {
+            device: self.name.clone(),
+            call: "virtual memory",
+            code: sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32,
+            name: "CUDA_ERROR_NOT_SUPPORTED".to_owned(),
+            description: "this device has no virtual memory management".to_owned(),
+        })
+    }
+}
+
+/// Unmapping does not wait for the device: whoever unmaps a range first waits for the work that uses it.
+impl VirtualMemory for Cuda {
+    fn granularity_bytes(&self) -> u64 {
+        self.ranges.as_ref().map_or(0, Ranges::granularity_bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, DeviceError> {
+        self.ranges()?.reserve(&self.driver, bytes)
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.ranges()?.unreserve(&self.driver, address, bytes)
+    }
+
+    fn create(&self, bytes: u64) -> Result<PhysicalMemory, DeviceError> {
+        self.ranges()?.create(&self.driver, bytes)
+    }
+
+    fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        self.ranges()?.release(&self.driver, memory)
+    }
+
+    fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        self.ranges()?.map(&self.driver, address, &[memory])
+    }
+
+    fn map_pieces(&self, address: u64, pieces: &[PhysicalMemory]) -> Result<(), DeviceError> {
+        self.ranges()?.map(&self.driver, address, pieces)
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.ranges()?.unmap(&self.driver, address, bytes)
     }
 }

@@ -325,7 +325,8 @@ impl Session {
         let stream = self.stream(stream)?;
         match self.allocator.allocate_raw(bytes, stream) {
             Ok(address) => {
-                if let Some(held) = self.held.get_mut(block.index) {
+                // No bytes have no address, and nothing to give back.
+                if let Some(held) = self.held.get_mut(block.index).filter(|_| address != 0) {
                     *held = Held::At(address);
                 }
                 Ok(Outcome::Address(address))

@@ -1,7 +1,6 @@
 //! The program itself: statuses, streams, options.
 
 #![cfg(unix)]
-
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

@@ -1,7 +1,6 @@
 //! Replays on a GPU, which a mock driver stands in for.
 
 #![cfg(target_os = "linux")]
-
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, fixtures, run};
+use common::{Folder, fixtures, run, unpacked};
 use memtrack_cli::recording::Recording;
 use memtrack_cli::replay::{Choices, replay};
 use serde_json::Value;
@@ -249,7 +249,7 @@ fn an_unreadable_file_has_a_json_object_too_and_does_not_keep_others_from_theirs
 /// Any file, cut or with a byte changed, has a result or an error, and no panic.
 #[test]
 fn no_content_makes_it_panic() {
-    let small = ["programs/oom-simple.json.gz", "programs/expandable-grow.json.gz"].map(|path| common::unpacked(path));
+    let small = ["programs/oom-simple.json.gz", "programs/expandable-grow.json.gz"].map(unpacked);
     let trace = "# meta {\"total_memory\": 99}\np 1 x\nM 4194304 2097152 0\na 1 5 0 4194304\nf 1\nc 1\no 7 1\nm 4194304 2097152\n";
     for (name, content) in [("a.json", &small[0]), ("b.json", &small[1]), ("c.txt", &trace.to_owned())] {
         let bytes = content.as_bytes();

@@ -107,6 +107,14 @@ pub(crate) enum TrainError {
         /// What the system said.
         source: io::Error,
     },
+    /// The snapshot cannot be written.
+    #[error("`--snapshot {}`: {source}; name a file in a folder that exists, on a device with room", path.display())]
+    WriteSnapshot {
+        /// As given.
+        path: PathBuf,
+        /// What the writer said.
+        source: memtrack::history::WriteError,
+    },
     /// Standard output takes no more.
     #[error("the output cannot be written: {0}")]
     WriteOutput(#[source] io::Error),

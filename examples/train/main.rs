@@ -14,6 +14,7 @@ mod options;
 mod process_tests;
 mod progress;
 mod setup;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use model::{Activations, Adam, Batch, Layer, Model};
 use options::{LogFormat, Options};
 use progress::Progress;
 use setup::Opened;
+use snapshot::SnapshotFile;
 
 fn main() -> ExitCode {
     ExitCode::from(run(env::args_os()))
@@ -73,8 +75,10 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
     let Split { training, held_out } = Digits::load()?.split();
     let mut random = fastrand::Rng::with_seed(options.seed);
 
+    snapshot::record(compute.allocator(), options.snapshot.as_deref());
     let mut model = Model::new(compute.allocator(), options.hidden, &mut random)?;
     let mut adam = Adam::new(compute.allocator(), &model, options.learning_rate)?;
+    let snapshot = SnapshotFile::new(compute.allocator(), options.snapshot.as_deref());
     writeln!(
         output,
         "training {} parameters on {} digits, {} held out, on {}",
@@ -136,6 +140,7 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
         // Now rather than at the end, so that a full disk ends the run early.
         losses.flush()?;
     }
+    snapshot.write()?;
     output.flush().map_err(TrainError::WriteOutput)?;
     Ok(accuracy)
 }

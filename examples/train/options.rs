@@ -49,6 +49,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) losses: Option<PathBuf>,
 
+    /// Records the allocator's history and writes it to this file at the end, for pytorch.org/memory_viz
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+
     /// Leaves the memory summary of each epoch out
     #[arg(long)]
     pub(crate) no_table: bool,

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::Parser as _;
 use memtrack::device::{Device as _, DeviceChoice, Host};
+use memtrack::history::{ReadLimits, Snapshot};
 use memtrack::{AllocationError, Buffer, CachingAllocator};
 
 use crate::compute::{AdamStep, Compute, CpuKernels};
@@ -199,6 +200,22 @@ fn losses_are_written_one_a_step_and_fall() {
     assert_eq!((lines[23]["epoch"].as_u64(), lines[23]["step"].as_u64()), (Some(2), Some(12)));
     let loss = |line: usize| lines[line]["loss"].as_f64().unwrap();
     assert!(loss(23) < loss(0), "{} after {}", loss(23), loss(0));
+}
+
+#[test]
+fn a_snapshot_holds_the_run_and_what_is_live_at_its_end_or_failure() {
+    let _turn = turn();
+    let path = std::env::temp_dir().join(format!("memtrack-train-snapshot-{}", std::process::id()));
+    for (arguments, ends_well) in [("--hidden 16 --epochs 1", true), ("--epochs 1 --capacity 6MiB", false)] {
+        let outcome = run(&format!("{arguments} --snapshot {}", path.display())).result;
+        assert_eq!(outcome.is_ok(), ends_well, "{outcome:?}");
+        let snapshot = Snapshot::from_pickle(&std::fs::read(&path).unwrap(), &ReadLimits::default()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        snapshot.check_consistency().unwrap();
+        assert!(snapshot.segments.iter().any(|segment| segment.allocated_size > 0), "the model is live");
+        let out_of_memory = snapshot.device_traces.iter().flatten().any(|entry| entry.action.name() == "oom");
+        assert_eq!(out_of_memory, !ends_well);
+    }
 }
 
 #[test]

@@ -96,6 +96,21 @@ fn a_copy_from_the_device_returns_at_once_and_any_borrow_waits_for_it() {
 }
 
 #[test]
+fn a_borrow_waits_for_copies_both_ways_on_one_stream() {
+    let mock = Mock::exclusive();
+    let setup = setup();
+    let source = Buffer::from_slice_on(&setup.allocator, setup.other, &[7_u32; LEN]).unwrap();
+    let mut target = setup.on_device(setup.other);
+    let mut relay = setup.pinned(0);
+    mock.hold_stream(0, setup.other);
+    target.copy_from_pinned(&relay).unwrap();
+    source.copy_to_pinned(&mut relay).unwrap();
+    target.copy_from_pinned(&relay).unwrap();
+    let took = let_go_during(&mock, setup.other, || assert_eq!(relay.as_slice().unwrap(), [7; LEN]));
+    assert!(took >= PAUSE, "{took:?}");
+}
+
+#[test]
 fn a_borrow_waits_for_the_copy_and_not_for_the_stream() {
     let mock = Mock::exclusive();
     let setup = setup();

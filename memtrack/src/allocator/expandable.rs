@@ -15,15 +15,14 @@ pub(super) struct ExpandableSegment {
     pub(super) address: u64,
     pub(super) bytes: u64,
     page_bytes: u64,
-    /// What is mapped, by page.
+    /// What is mapped, by page, up to the last page that ever was: a range is mostly addresses without memory.
     pages: Vec<Option<PhysicalMemory>>,
 }
 
 impl ExpandableSegment {
     /// A range with nothing mapped. `bytes` is a multiple of `page_bytes`.
     pub(super) fn new(address: u64, bytes: u64, page_bytes: u64) -> Self {
-        let page_count = (bytes / page_bytes) as usize;
-        Self { address, bytes, page_bytes, pages: (0..page_count).map(|_| None).collect() }
+        Self { address, bytes, page_bytes, pages: Vec::new() }
     }
 
     /// The pages that hold any of the bytes from `address` on; it begins with a page.
@@ -52,6 +51,9 @@ impl ExpandableSegment {
     }
 
     pub(super) fn set_mapped(&mut self, range: &PageRange, memory: Vec<PhysicalMemory>) {
+        if self.pages.len() < range.last {
+            self.pages.resize(range.last, None);
+        }
         for (page, memory) in self.pages[range.first..range.last].iter_mut().zip(memory) {
             *page = Some(memory);
         }

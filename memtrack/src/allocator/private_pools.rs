@@ -64,12 +64,20 @@ pub(crate) struct PrivatePool {
     pub(super) use_on_oom: AtomicBool,
     /// The pool's owner, routes into it, and captured graphs. At zero its cached memory may go.
     use_count: AtomicUsize,
+    /// When that came about, among all pools.
+    freeable_since: AtomicU64,
 }
 
 impl PrivatePool {
     pub(super) fn new(options: PoolOptions) -> Self {
         let PoolOptions { use_on_oom, no_split } = options;
-        Self { id: PoolId::next(), no_split, use_on_oom: use_on_oom.into(), use_count: 1.into() }
+        Self {
+            id: PoolId::next(),
+            no_split,
+            use_on_oom: use_on_oom.into(),
+            use_count: 1.into(),
+            freeable_since: 0.into(),
+        }
     }
 
     pub(super) fn use_count(&self) -> usize {
@@ -81,7 +89,13 @@ impl PrivatePool {
     }
 
     pub(super) fn release(&self) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        self.freeable_since.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         self.use_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn freeable_since(&self) -> u64 {
+        self.freeable_since.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_freeable(&self) -> bool {

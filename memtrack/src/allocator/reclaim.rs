@@ -134,11 +134,12 @@ impl Inner {
         self.release_freeable(growth)
     }
 
+    /// In the order in which they came out of use; PyTorch has none.
     fn release_freeable(&self, growth: &mut Growth) -> Result<(), DeviceError> {
-        self.private_pools()
-            .iter()
-            .filter(|pool| pool.is_freeable())
-            .try_for_each(|pool| self.release_private(growth, pool))
+        let mut pools = self.private_pools();
+        pools.retain(|pool| pool.is_freeable());
+        pools.sort_by_key(|pool| pool.freeable_since());
+        pools.iter().try_for_each(|pool| self.release_private(growth, pool))
     }
 
     /// Gives a private pool's cached memory back, if nobody uses it any more.

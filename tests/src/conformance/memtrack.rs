@@ -51,9 +51,7 @@ impl Subject for Memtrack {
                 refused
             }
             AllocationError::TooLarge { .. } => Refused::TooLarge,
-            AllocationError::Device(error) if error.to_string().contains("part of a segment") => {
-                Refused::PartOfSegment
-            }
+            AllocationError::Device(error) if error.to_string().contains("part of a segment") => Refused::PartOfSegment,
             error => panic!("{error}"),
         })
     }

@@ -31,7 +31,10 @@ impl ReferenceAllocator {
             let block = &mut self.segments[s].blocks[b];
             let dropped = std::mem::take(&mut block.used_on_while_routed);
             block.used_on.retain(|stream| !dropped.contains(stream));
-            if block.used_on.is_empty() {
+            let nothing_to_record = block.used_on.is_empty();
+            // PyTorch reuses the block while these streams may be at work. memtrack gives its numbers, but waits for them.
+            dropped.into_iter().for_each(|stream| self.set_stream_done(stream));
+            if nothing_to_record {
                 self.complete(address);
             } else {
                 self.record_events(address);

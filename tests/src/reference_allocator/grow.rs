@@ -27,7 +27,8 @@ impl ReferenceAllocator {
             }
         }
         if !self.holds_events() {
-            self.release_cached(None);
+            self.release_default_pools();
+            self.release_freeable(None);
             match self.take(&request, true) {
                 Ok(place) => return Ok((place, request)),
                 Err(again) => refused = again,

@@ -23,7 +23,7 @@ impl ReferenceAllocator {
             pool.use_on_oom = false;
         }
         self.end_use(id);
-        self.release_cached(Some(id));
+        self.release_freeable(Some(id));
     }
 
     /// Allocations of a thread or on a stream go to the pool; false when they do already, from whomever.

@@ -110,9 +110,8 @@ impl ReferenceAllocator {
     fn release_oversize_block(&mut self, address: u64) -> Result<(), Refused> {
         let Some((s, b)) = self.place_of(address) else { panic!("no block at {address:#x}") };
         if self.is_split((s, b)) {
-            let (size, stream) = (self.segments[s].blocks[b].size, self.segments[s].stream);
+            // PyTorch's history has it as a segment given back, which no viewer can follow; memtrack's has not.
             self.counters.count(Count::DeviceFrees);
-            self.record(Action::SegmentFree, address, size, stream);
             return Err(Refused::PartOfSegment);
         }
         self.release(address);
@@ -122,16 +121,20 @@ impl ReferenceAllocator {
     /// Gives back what is whole and free, in the default pools and in those that nobody uses any more. While something is
     /// routed the default pools stay, and nothing is waited for.
     pub fn empty_cache(&mut self) {
-        self.release_cached(None);
+        if self.routes.is_empty() {
+            self.release_default_pools();
+        }
+        self.release_freeable(None);
     }
 
-    /// The same, for one private pool if one is named.
-    pub(super) fn release_cached(&mut self, only: Option<PoolId>) {
-        if only.is_none() && self.routes.is_empty() {
-            self.wait_for_events(None);
-            self.release_pool(Pool { owner: (0, 0), kind: Kind::Large });
-            self.release_pool(Pool { owner: (0, 0), kind: Kind::Small });
-        }
+    pub(super) fn release_default_pools(&mut self) {
+        self.wait_for_events(None);
+        self.release_pool(Pool { owner: (0, 0), kind: Kind::Large });
+        self.release_pool(Pool { owner: (0, 0), kind: Kind::Small });
+    }
+
+    /// Of the private pools that nobody uses any more, or of one that is named.
+    pub(super) fn release_freeable(&mut self, only: Option<PoolId>) {
         for owner in self.freeable.clone() {
             if only.is_some_and(|only| only != owner) {
                 continue;

@@ -6,18 +6,18 @@ use memtrack_tests::conformance::recording::differences;
 use memtrack_tests::conformance::step::Step;
 use memtrack_tests::conformance::subject::Subject;
 use memtrack_tests::conformance::world::{Outcome, World};
-use memtrack_tests::reference_allocator::{ReferenceAllocator, SegmentState};
+use memtrack_tests::reference_allocator::{ReferenceAllocator, Refused, SegmentState};
 
 use crate::program::Program;
 
 /// Runs a program on both, compares after every step, then frees everything and compares on. A panic is a difference too.
-pub(crate) fn compare<S: Subject>(program: &Program) -> Result<(), String> {
-    let run = AssertUnwindSafe(|| run_both::<S>(program));
+pub(crate) fn compare<S: Subject>(program: &Program, torch_exact: bool) -> Result<(), String> {
+    let run = AssertUnwindSafe(|| run_both::<S>(program, torch_exact));
     catch_unwind(run).unwrap_or_else(|_| Err(String::from("a panic, see above")))
 }
 
-fn run_both<S: Subject>(program: &Program) -> Result<(), String> {
-    let setup = program.setup(false);
+fn run_both<S: Subject>(program: &Program, torch_exact: bool) -> Result<(), String> {
+    let setup = program.setup(torch_exact);
     let (mut ours, mut theirs) = (World::<S>::start(&setup)?, World::<ReferenceAllocator>::start(&setup)?);
     for (number, step) in program.steps.iter().enumerate() {
         run_step(&mut ours, &mut theirs, step)
@@ -48,7 +48,7 @@ fn run_step<S: Subject>(
     if let Some(difference) = differences(&ours.subject.counters(), theirs.subject.counters()) {
         return Err(difference);
     }
-    if let Outcome::Allocated(Err(_)) = outcome {
+    if let Outcome::Allocated(Err(Refused::ByDevice | Refused::ByLimit)) = outcome {
         equal("the refusal", &ours.subject.last_refusal(), &theirs.subject.last_refusal())?;
     }
     equal("segments on the device", &ours.subject.device_segments(), &theirs.subject.device_segments())?;

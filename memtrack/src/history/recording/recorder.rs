@@ -124,7 +124,7 @@ impl Recorder {
             start: None,
             earlier_entries: 0,
         };
-        let shared = Shared { clock: Clock::new(), sites: CallSites::default() };
+        let shared = Shared { clock: Clock::new(), sites: CallSites::new() };
         Self { flags: AtomicU32::new(0), state: Mutex::new(state), shared: Arc::new(shared) }
     }
 

@@ -47,6 +47,10 @@ struct Table {
 }
 
 impl CallSites {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
     /// Where this thread is.
     #[inline(never)]
     pub(super) fn capture(&self) -> StackId {
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn one_place_is_one_stack() {
-        let sites = CallSites::default();
+        let sites = CallSites::new();
         let captured: Vec<StackId> = (0..3).map(|_| sites.capture()).collect();
         assert!(captured.iter().all(|stack| *stack == captured[0] && *stack != StackId::NONE));
         assert_ne!(sites.capture(), captured[0]);

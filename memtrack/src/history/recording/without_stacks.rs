@@ -12,10 +12,13 @@ impl StackId {
     pub const NONE: Self = Self;
 }
 
-#[derive(Default)]
 pub(super) struct CallSites;
 
 impl CallSites {
+    pub(super) fn new() -> Self {
+        Self
+    }
+
     pub(super) fn capture(&self) -> StackId {
         StackId
     }

@@ -1,0 +1,59 @@
+//! The whole program, from the arguments to the exit status.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser as _;
+
+use crate::options::{Command, Options, ReplayOptions};
+use crate::replay::replay_file;
+
+/// Wrong usage, a file without a result, or a result that cannot be written.
+const FAILED: u8 = 2;
+
+/// Runs the program. Results go to `output`, errors to `errors`.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
+    let options = match Options::try_parse_from(arguments) {
+        Ok(options) => options,
+        Err(told) => {
+            // Wrong usage, or the help that was asked for.
+            let target: &mut dyn Write = if told.use_stderr() { &mut *errors } else { &mut *output };
+            let written = write!(target, "{}", told.render()).and_then(|()| target.flush());
+            let failed = told.use_stderr() || written.is_err_and(|error| !reader_is_gone(&error));
+            return if failed { FAILED } else { 0 };
+        }
+    };
+    match options.command {
+        Command::Replay(options) => replay(&options, output, errors),
+    }
+}
+
+fn replay(options: &ReplayOptions, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
+    let choices = options.choices();
+    let mut status = 0;
+    for file in &options.files {
+        let report = replay_file(file, &choices);
+        status = status.max(report.status());
+        if let Some(error) = &report.error {
+            // Where standard error is closed or full, the status still says it.
+            let _ = writeln!(errors, "memtrack: {}: {error}", report.file);
+        }
+        let line = if options.json { serde_json::to_string(&report).ok() } else { report.line() };
+        let Some(line) = line else { continue };
+        // Each as it comes, since a file can take a while.
+        match writeln!(output, "{line}").and_then(|()| output.flush()) {
+            Ok(()) => {}
+            // Nobody reads any more, as behind `head`: that is no mistake, and the rest need not be done.
+            Err(error) if reader_is_gone(&error) => return status,
+            Err(error) => {
+                let _ = writeln!(errors, "memtrack: cannot write the results: {error}");
+                return FAILED;
+            }
+        }
+    }
+    status
+}
+
+fn reader_is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}

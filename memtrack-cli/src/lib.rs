@@ -1,0 +1,17 @@
+//! The command `memtrack`, in parts that can be used and tested by themselves.
+//!
+//! - [`recording`]: files that say what was asked of an allocator, and perhaps what PyTorch answered.
+//! - [`operation`]: one thing that a recording asks.
+//! - [`session`]: a device and an allocator that do it.
+//! - [`replay`]: both together, and what came of it.
+//! - [`options`] and [`command`]: the command line around them.
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod operation;
+pub mod options;
+pub mod recording;
+pub mod replay;
+pub mod session;
+pub mod statistics;

@@ -1,0 +1,203 @@
+//! The program itself: statuses, streams, options.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use common::{Folder, fixtures, unpacked};
+use serde_json::Value;
+
+fn memtrack(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memtrack"));
+    command.args(arguments);
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap()
+}
+
+fn end(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), text(&stdout).to_owned(), text(&stderr).to_owned())
+}
+
+fn fixture(path: &str) -> String {
+    fixtures().join(path).to_str().unwrap().to_owned()
+}
+
+const KEYS: [&str; 14] = [
+    "file",
+    "kind",
+    "agrees",
+    "first_difference",
+    "operations",
+    "requested_peak_bytes",
+    "allocated_peak_bytes",
+    "reserved_peak_bytes",
+    "retries",
+    "ooms",
+    "segments",
+    "ns_per_operation",
+    "skipped",
+    "error",
+];
+
+#[test]
+fn the_worst_status_wins_and_every_file_gets_its_line() {
+    let folder = Folder::new("worst");
+    let mut spoilt: Value = serde_json::from_str(&unpacked("programs/oom-simple.json.gz")).unwrap();
+    spoilt["ops"][1]["changed"]["num_ooms"] = 2.into();
+    let spoilt = spoilt.to_string();
+    let (good, differs) = (fixture("programs/oom-simple.json.gz"), folder.write("differs.json", spoilt));
+    let (bad, measured) = (folder.write("bad.json", "{}"), folder.write("measured.txt", "a 1 5\n"));
+    for (files, status) in [
+        (vec![&good], 0),
+        (vec![&measured], 0),
+        (vec![&good, &differs, &good], 1),
+        (vec![&differs, &bad, &good], 2),
+        (vec![&bad, &differs], 2),
+    ] {
+        let arguments: Vec<&str> = ["replay"].into_iter().chain(files.iter().map(|file| file.as_str())).collect();
+        let (got, output, errors) = end(&mut memtrack(&arguments));
+        assert_eq!(got, Some(status), "{arguments:?}: {output}{errors}");
+        let results = files.iter().filter(|file| **file != &bad);
+        let lines: Vec<&str> = output.lines().collect();
+        assert_eq!(lines.len(), results.clone().count());
+        assert!(lines.iter().zip(results).all(|(line, file)| line.starts_with(&format!("{file}: "))), "{output}");
+        assert_eq!(errors.lines().count(), files.len() - lines.len());
+    }
+}
+
+#[test]
+fn json_has_these_keys_and_no_others_for_every_kind_of_file() {
+    let folder = Folder::new("keys");
+    let files = [
+        (fixture("programs/peak-reset.json.gz"), "program", true),
+        (fixture("golden/edge.json.gz"), "golden", true),
+        (fixture("traces/gnn_sampled.default.txt.gz"), "trace", true),
+        (folder.write("plain.txt", "a 1 5\nf 1\n"), "trace", false),
+        (fixture("snapshots/default.pickle"), "snapshot", false),
+        (folder.write("bad.txt", "?"), "", false),
+    ];
+    let arguments: Vec<&str> =
+        ["replay", "--json"].into_iter().chain(files.iter().map(|(file, ..)| file.as_str())).collect();
+    let (status, output, _) = end(&mut memtrack(&arguments));
+    assert_eq!(status, Some(2));
+    let objects: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects.len(), files.len());
+    for (object, (file, kind, verified)) in objects.iter().zip(&files) {
+        let mut keys: Vec<&String> = object.as_object().unwrap().keys().collect();
+        let mut expected = KEYS;
+        keys.sort();
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!(object["file"], file.as_str());
+        assert_eq!(object["kind"], if kind.is_empty() { Value::Null } else { (*kind).into() });
+        assert_eq!(object["agrees"], if *verified { true.into() } else { Value::Null });
+        assert_eq!(object["ns_per_operation"].is_number(), !kind.is_empty() && !verified);
+        assert_eq!(object["requested_peak_bytes"].is_number(), !kind.is_empty());
+        // In the order of the documentation.
+        let places: Vec<usize> =
+            KEYS.iter().map(|key| output.lines().next().unwrap().find(&format!("\"{key}\":")).unwrap()).collect();
+        assert!(places.is_sorted());
+    }
+    // A program that resets its peaks has them all the same.
+    assert_eq!(objects[0]["operations"], 12);
+    assert!(objects[0]["allocated_peak_bytes"].as_i64().unwrap() > 0);
+}
+
+#[test]
+fn standard_input_is_a_file_called_by_a_hyphen() {
+    let packed = std::fs::read(fixtures().join("programs/best-fit.json.gz")).unwrap();
+    let trace = b"a 1 512\nf 1\n".to_vec();
+    for (content, said) in
+        [(packed, "-: verified: 19 operations"), (trace, "-: measured: "), (Vec::new(), "-: is empty")]
+    {
+        let mut command = memtrack(&["replay", "-"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&content).unwrap();
+        let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
+        assert!(format!("{}{}", text(&stdout), text(&stderr)).contains(said));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_is_no_mistake_and_a_full_disk_is_one() {
+    let file = fixture("programs/best-fit.json.gz");
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    for arguments in [&["replay", &file, &file][..], &["replay", "--help"]] {
+        let closed = closed.try_clone().unwrap();
+        let (status, _, errors) = end(memtrack(arguments).stdout(closed));
+        assert_eq!((status, errors.as_str()), (Some(0), ""), "{arguments:?}");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (status, _, errors) = end(memtrack(arguments).stdout(full));
+        assert_eq!(status, Some(2), "{arguments:?}: {errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
+    }
+    // Where errors cannot be written either, the status still tells.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(end(memtrack(&["replay", "nowhere.json"]).stderr(full)).0, Some(2));
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_says_what_is_accepted() {
+    let file = fixture("programs/best-fit.json.gz");
+    for (arguments, said) in [
+        (&["replay"][..], "<FILE>..."),
+        (&[], "Usage: memtrack <COMMAND>"),
+        (&["play"], "unrecognized subcommand"),
+        (&["replay", "--limit", "3G", &file], "write `GB` (powers of 1000) or `GiB`"),
+        (&["replay", "--limit", "-1", &file], "`512MiB`"),
+        (&["replay", "--limit=", &file], "empty size"),
+        (&["replay", "--policy", "best", &file], "accepted are `torch` and `compact`"),
+        (&["replay", "--device", "cuda:x", &file], "expected simulated, cuda, or cuda:N"),
+        (&["replay", "--device", "cuda:+1", &file], "expected simulated, cuda, or cuda:N"),
+        (&["replay", "--device", "gpu", &file], "expected simulated, cuda, or cuda:N"),
+        (&["replay", "--config", "max_split_size_mb,30", &file], "character 1: `max_split_size_mb,30`"),
+        (&["replay", "--config", "max_split_size_mb:30abc", &file], "`30abc`: must be a whole number"),
+        (&["replay", "--colour", &file], "unexpected argument '--colour'"),
+    ] {
+        let (status, output, errors) = end(&mut memtrack(arguments));
+        assert_eq!((status, output.as_str()), (Some(2), ""), "{arguments:?}");
+        let found = errors.contains(said) || said.starts_with("character") && errors.contains("character 1");
+        assert!(found, "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for (arguments, said) in [
+        (&["--help"][..], "replay"),
+        (&["replay", "--help"], "Exit status: 0 when every file agrees"),
+        (&["help", "replay"], "--policy <POLICY>"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+    ] {
+        let (status, output, errors) = end(&mut memtrack(arguments));
+        assert_eq!((status, errors.as_str()), (Some(0), ""));
+        assert!(output.contains(said), "{output}");
+    }
+}
+
+#[test]
+fn without_a_gpu_the_device_cuda_is_an_error_that_says_so() {
+    let folder = Folder::new("no-driver");
+    let file = fixture("programs/best-fit.json.gz");
+    // Whatever this machine has, here a text stands in the driver's place.
+    for name in ["libcuda.so", "libcuda.so.12", "libcuda.so.11", "libcuda.so.10", "libcuda.so.1"] {
+        folder.write(name, "no library, only a line of text\n".repeat(10));
+    }
+    let (status, output, errors) =
+        end(memtrack(&["replay", "--json", "--device", "cuda", &file]).env("LD_LIBRARY_PATH", &folder.0));
+    assert_eq!(status, Some(2), "{output}");
+    assert!(errors.contains("no GPU: "), "{errors}");
+    let object: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(object["kind"], "program");
+    assert!(object["error"].as_str().unwrap().starts_with("no GPU: "));
+}

@@ -1,6 +1,6 @@
 //! PyTorch's functions by their names, for the current allocator.
 //!
-//! Each does what the function of the same name in `torch.cuda` does, to the allocator that [`current`](crate::current) gives:
+//! Each does what the function of the same name in `torch.cuda` does, to the allocator that [`current`](fn@crate::current) gives:
 //! the one made current on this thread, else the process's default. PyTorch has one allocator a device and takes a device's
 //! number instead.
 //!

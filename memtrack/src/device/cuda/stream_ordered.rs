@@ -76,13 +76,11 @@ impl Driver {
     ///
     /// `pool` came from [`create_pool`](Self::create_pool) and was not destroyed; `attribute` has 64 bits.
     unsafe fn pool_number(&self, pool: PoolHandle, attribute: Attribute) -> Result<u64, DeviceError> {
-        self.outside_captures(|driver| {
-            let mut number = 0_u64;
-            // SAFETY: as promised by the caller; a place for 64 bits.
-            let answer = unsafe { sys::cuMemPoolGetAttribute(pool.0, attribute, (&raw mut number).cast()) };
-            driver.check("cuMemPoolGetAttribute", answer)?;
-            Ok(number)
-        })
+        let mut number = 0_u64;
+        // SAFETY: as promised by the caller; a place for 64 bits.
+        let answer = unsafe { sys::cuMemPoolGetAttribute(pool.0, attribute, (&raw mut number).cast()) };
+        self.check("cuMemPoolGetAttribute", answer)?;
+        Ok(number)
     }
 
     /// # Safety
@@ -94,20 +92,20 @@ impl Driver {
         attribute: Attribute,
         mut number: u64,
     ) -> Result<(), DeviceError> {
-        self.outside_captures(|driver| {
-            // SAFETY: as promised by the caller; 64 bits, which the driver reads.
-            let answer = unsafe { sys::cuMemPoolSetAttribute(pool.0, attribute, (&raw mut number).cast()) };
-            driver.check("cuMemPoolSetAttribute", answer)
-        })
+        // SAFETY: as promised by the caller; 64 bits, which the driver reads.
+        let answer = unsafe { sys::cuMemPoolSetAttribute(pool.0, attribute, (&raw mut number).cast()) };
+        self.check("cuMemPoolSetAttribute", answer)
     }
 
     /// # Safety
     ///
     /// `pool` came from [`create_pool`](Self::create_pool) and was not destroyed.
     unsafe fn trim_pool(&self, pool: PoolHandle, keep_bytes: u64) -> Result<(), DeviceError> {
-        // More than this machine can address is everything.
-        let keep = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
         self.outside_captures(|driver| {
+            // The driver trims to nothing when it is to keep a size near 2^64, so it is asked to keep no more than there is.
+            // SAFETY: as promised by the caller; an attribute of 64 bits.
+            let reserved_bytes = unsafe { driver.pool_number(pool, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) }?;
+            let keep = usize::try_from(keep_bytes.min(reserved_bytes)).unwrap_or(usize::MAX);
             // SAFETY: as promised by the caller.
             driver.check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(pool.0, keep) })
         })
@@ -208,36 +206,33 @@ impl StreamOrdered {
 
     fn usage(&self, driver: &Driver) -> Result<StreamOrderedUsage, DeviceError> {
         let pool = self.pool(driver)?;
-        // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
-        let number = |attribute| unsafe { driver.pool_number(pool, attribute) };
-        Ok(StreamOrderedUsage {
-            used_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
-            used_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
-            reserved_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
-            reserved_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+        driver.outside_captures(|driver| {
+            // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
+            let number = |attribute| unsafe { driver.pool_number(pool, attribute) };
+            Ok(StreamOrderedUsage {
+                used_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+                used_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+                reserved_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+                reserved_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+            })
         })
     }
 
     fn reset_high_marks(&self, driver: &Driver) -> Result<(), DeviceError> {
         let pool = self.pool(driver)?;
-        for attribute in [Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] {
-            // Zero is the one number they can be set to; it sets them to what is current.
-            // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
-            unsafe { driver.set_pool_number(pool, attribute, 0) }?;
-        }
-        Ok(())
+        driver.outside_captures(|driver| {
+            for attribute in [Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] {
+                // Zero is the one number they can be set to; it sets them to what is current.
+                // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
+                unsafe { driver.set_pool_number(pool, attribute, 0) }?;
+            }
+            Ok(())
+        })
     }
 
     fn trim(&self, driver: &Driver, keep_bytes: u64) -> Result<(), DeviceError> {
-        let pool = self.pool(driver)?;
-        // SAFETY: a pool of this driver's that only `release_all` destroys, and an attribute of 64 bits.
-        let reserved_bytes = unsafe { driver.pool_number(pool, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) }?;
-        // The driver trims to nothing when it is to keep a size near 2^64.
-        if keep_bytes >= reserved_bytes {
-            return Ok(());
-        }
         // SAFETY: a pool of this driver's that only `release_all` destroys.
-        unsafe { driver.trim_pool(pool, keep_bytes) }
+        unsafe { driver.trim_pool(self.pool(driver)?, keep_bytes) }
     }
 
     /// Frees what is left when the device goes, after its work is done; the bytes that the driver refused to take back.

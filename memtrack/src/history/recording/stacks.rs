@@ -110,7 +110,7 @@ fn shown(frames: &[Frame], stacks: Stacks) -> Vec<Frame> {
     let outer = frames.iter().position(|frame| frame.name.contains("__rust_begin_short_backtrace"));
     let within = &frames[..outer.unwrap_or(frames.len())];
     // The standard library's frames between memtrack's own go with them; those around a caller's closure stay.
-    let machinery = within.iter().take_while(|frame| is_own(frame) || is_standard(&frame.name)).count();
+    let machinery = within.iter().take_while(|frame| is_own(frame) || is_standard(frame)).count();
     let own = within[..machinery].iter().rposition(is_own).map_or(0, |last| last + 1);
     let outside = &within[own..];
     let chosen: Vec<Frame> = match stacks {
@@ -137,8 +137,8 @@ fn is_own(Frame { name, filename, .. }: &Frame) -> bool {
         || path.contains("/backtrace-0.")
 }
 
-fn is_standard(name: &str) -> bool {
-    is_of(name, &["std::", "core::", "alloc::"])
+fn is_standard(Frame { name, filename, .. }: &Frame) -> bool {
+    is_of(name, &["std::", "core::", "alloc::"]) || filename.contains("/rustc/") || filename.contains("/rustlib/src/")
 }
 
 /// Methods of traits are named `<memtrack::Type as Trait>::method`.

@@ -92,6 +92,9 @@ impl MemoryPool {
     }
 
     fn route(&self, accepts: Accepts) -> Result<RouteGuard, AllocationError> {
+        if self.inner.is_stream_ordered {
+            return Err(AllocationError::NotWithBackend { what: "memory pools and captures" });
+        }
         if !self.inner.routes.begin(&self.pool, accepts) {
             return Err(AllocationError::PoolInUse { pool: self.id() });
         }

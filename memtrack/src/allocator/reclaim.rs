@@ -199,6 +199,9 @@ impl Inner {
 
     /// Gives one shard's free segments and pages back, as far as the device takes them. Nobody is left to return an error to.
     pub(super) fn release_segments_of(&self, shard: &Shard) {
+        if self.is_stream_ordered {
+            return;
+        }
         let mut kept = None;
         {
             let mut growth = lock(&self.growth);

@@ -225,7 +225,25 @@ fn settings() {
     config.policy = Policy::Torch;
     config.torch_exact = true;
     assert_eq!("torch_exact:True".parse::<Config>().unwrap().torch_exact, config.torch_exact);
+    assert_eq!(PinnedConfig::from(&config).register_threads, 2);
     assert!(CachingAllocator::with_config(Arc::new(Simulated::new()), config).is_ok());
+}
+
+#[test]
+fn the_drivers_own_pool() {
+    let config = "backend:cudaMallocAsync".parse().unwrap();
+    let allocator = CachingAllocator::with_config(Arc::new(Simulated::new()), config).unwrap();
+    let address = allocator.allocate_raw(1000, Stream::DEFAULT).unwrap();
+    assert_eq!(allocator.memory_stats().allocated_bytes.all.current, 1000);
+    allocator.record_memory_history(Some(&HistoryOptions::new()));
+    allocator.free_raw(address).unwrap();
+    allocator.reset_accumulated_memory_stats();
+    allocator.set_memory_fraction(0.5).unwrap();
+    allocator.empty_cache().unwrap();
+    let snapshot = allocator.snapshot();
+    assert!(snapshot.segments.is_empty() && snapshot.device_traces.iter().all(Vec::is_empty));
+    let refused = allocator.create_pool(PoolOptions::default()).enter().unwrap_err();
+    assert!(matches!(refused, AllocationError::NotWithBackend { .. }));
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

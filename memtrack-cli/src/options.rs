@@ -28,8 +28,8 @@ pub enum Command {
 /// Replays recordings on memtrack's allocator.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Files are programs or golden files (.json), traces (.txt), and snapshots of PyTorch with a history (.pickle), each gzipped or \
-not; `-` is standard input. docs/replay.md describes them.
+Files are programs or golden files (.json), traces (.txt), and snapshots of PyTorch or memtrack with a history (.pickle or \
+.json), each gzipped or not; `-` is standard input. docs/replay.md describes them.
 
 A file that says what PyTorch answered is verified when it is replayed with the settings it was recorded with: every \
 statistic and every address has to agree. Any other file, and any with other settings, is measured.

@@ -1,4 +1,4 @@
-//! The examples of `docs/replay.md`, by hand as they are, give what the document says.
+//! The examples of `docs/replay.md` and of the README, by hand as they are, give what the documents say.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
@@ -8,12 +8,10 @@ use std::path::Path;
 
 use common::{Folder, run};
 
-const DOCUMENT: &str = include_str!("../../docs/replay.md");
-
-/// The fenced blocks of the document: what stands behind the fence, and the content.
-fn blocks() -> Vec<(&'static str, String)> {
+/// The fenced blocks of a document: what stands behind the fence, and the content.
+fn blocks(document: &str) -> Vec<(&str, String)> {
     let mut blocks = Vec::new();
-    let mut lines = DOCUMENT.lines();
+    let mut lines = document.lines();
     while let Some(line) = lines.next() {
         if let Some(info) = line.strip_prefix("```") {
             let content: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
@@ -35,9 +33,17 @@ fn without_times(output: &str) -> String {
 
 #[test]
 fn every_example_gives_what_the_document_says() {
-    let folder = Folder::new("documented");
+    let (files, commands) = run_examples("documented-replay", include_str!("../../docs/replay.md"));
+    assert!(files >= 4 && commands >= 6, "{files} files and {commands} commands in docs/replay.md");
+    let (files, commands) = run_examples("documented-readme", include_str!("../../README.md"));
+    assert!(files >= 2 && commands >= 3, "{files} files and {commands} commands in the README");
+}
+
+/// Writes a document's files and runs its commands on them; how many there were.
+fn run_examples(name: &str, document: &str) -> (usize, usize) {
+    let folder = Folder::new(name);
     let (mut files, mut commands) = (0, 0);
-    for (info, content) in blocks() {
+    for (info, content) in blocks(document) {
         if let Some((_, name)) = info.split_once("file=") {
             folder.write(name, &content);
             files += 1;
@@ -65,7 +71,7 @@ fn every_example_gives_what_the_document_says() {
             commands += 1;
         }
     }
-    assert!(files >= 4 && commands >= 6, "{files} files and {commands} commands in the document");
+    (files, commands)
 }
 
 fn in_folder(folder: &Path, name: &str) -> String {

@@ -35,12 +35,34 @@
 //! - [`device`]: where bytes come from. *Host* memory is the default and runs anywhere, *cuda* is an NVIDIA GPU through a
 //!   driver that is looked for at run time, *simulated* has no bytes and does as it is told, for tests.
 //! - [`CachingAllocator`]: keeps what a program gives back for its next request, by the rules of PyTorch's allocator, and
-//!   counts what `torch.cuda.memory_stats` counts, under the same names ([`MemoryStats`]).
+//!   counts what `torch.cuda.memory_stats` counts, under the same names ([`MemoryStats`]). [`Config`] has all of PyTorch's
+//!   settings; [`MemoryPool`] keeps memory apart, and leads a graph capture's allocations.
 //! - [`pinned`]: page-locked host memory, cached as PyTorch caches it, and copies that do not wait.
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
+//! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
+//!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
+//!
+//! # For those who know `torch.cuda`
+//!
+//! Sizes, the choice of blocks, addresses within segments and all counters are PyTorch 2.11's. Its functions are here by their
+//! names: as methods of [`CachingAllocator`], and for the current allocator as [`memory_allocated`], [`memory_stats`],
+//! [`memory_summary`], [`empty_cache`] and so on. `docs/torch.md` has each of them with its differences. Where PyTorch is wrong
+//! memtrack is right, unless [`Config::torch_exact`] asks for the same numbers.
+//!
+//! ```
+//! use memtrack::{Buffer, CachingAllocator, Config};
+//!
+//! let config: Config = "expandable_segments:True,max_split_size_mb:64".parse()?;
+//! let allocator = CachingAllocator::with_config(memtrack::device::auto(), config)?;
+//! let _current = allocator.make_current();
+//! let _buffer = Buffer::<f32>::zeros(&allocator, 1000)?;
+//! assert_eq!(memtrack::memory_allocated(), 4096);
+//! print!("{}", memtrack::memory_summary(true));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # What is logged
 //!
@@ -52,6 +74,8 @@
 //!
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
+//! - `backtrace`: call sites in histories and snapshots.
+//! - `json`: reading snapshots from JSON; they are written as JSON without it.
 
 /// The examples of the README, compiled and run as tests.
 #[cfg(doctest)]

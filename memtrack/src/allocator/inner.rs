@@ -303,10 +303,27 @@ impl Inner {
     /// The last handle is gone. Cached memory goes back to the device; what buffers hold goes with the last of them.
     pub(super) fn shut_down(&self) {
         self.raw.clear();
-        self.pending.close(self);
+        self.give_up_unused();
+    }
+
+    /// Whether [`shut_down`](Self::shut_down) has begun.
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.handle.get().is_none_or(|handle| handle.strong_count() == 0)
+    }
+
+    /// Gives up all pools but those that a capture, a graph or an owner holds: whoever is the last to let go of one comes here
+    /// again.
+    pub(super) fn give_up_unused(&self) {
+        if !self.routes.hold_events() {
+            self.pending.close(self);
+        }
+        let mut shards = write(&self.shards);
+        let (kept, gone) =
+            std::mem::take(&mut *shards).into_iter().partition::<Vec<_>, _>(|shard| shard.is_held_by_others());
+        *shards = kept;
+        drop(shards);
         // Shards refer to this and this to shards: here the circle is broken.
-        let shards = std::mem::take(&mut *write(&self.shards));
-        for shard in &shards {
+        for shard in &gone {
             self.release_segments_of(shard);
         }
     }

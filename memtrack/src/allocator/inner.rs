@@ -159,6 +159,7 @@ impl Inner {
         // The count is of use only to the garbage collector.
         rules.counts_searches = growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
         growth.rules = rules;
+        self.pending.set_reuses_in_captures(growth.config.graph_capture_record_stream_reuse);
         // No shard is made meanwhile, so none has older settings.
         let shards = write(&self.shards);
         for shard in shards.iter() {
@@ -204,8 +205,12 @@ impl Inner {
     ) -> Result<Lease, AllocationError> {
         // Before any lock: it may walk the stack.
         let stack = self.history.capture_allocation();
-        if self.pending.any() && !self.routes.hold_events() {
-            self.pending.poll(self)?;
+        if self.pending.any() {
+            if self.routes.hold_events() {
+                self.pending.reuse_in_capture(self, stream);
+            } else {
+                self.pending.poll(self)?;
+            }
         }
         let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
         match shard.serve_cached(requested_bytes, stack) {

@@ -1,11 +1,12 @@
 //! Blocks that were freed while another stream still used them, and the events that tell when it is done.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::block::BlockIndex;
+use super::capture_reuse::{LastUses, Pasts};
 use super::events;
 use super::inner::Inner;
 use super::private_pools::PoolId;
@@ -32,6 +33,8 @@ struct HeldBack {
     shard: Arc<Shard>,
     index: BlockIndex,
     uses: StreamUses,
+    /// Where in a capture, if it may be reused within that.
+    last_uses: Option<LastUses>,
 }
 
 /// How long a wait goes on for frees that other threads are just queuing or completing. What they do takes a call of the
@@ -46,6 +49,8 @@ const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct PendingFrees {
     /// Events that blocks wait for, announced and not complete, and blocks held back. Zero spares an allocation the lock.
     count: AtomicUsize,
+    /// Whether blocks held back may be reused within a capture.
+    reuses_in_captures: AtomicBool,
     queues: Mutex<Queues>,
     /// One wait at a time, since each begins a generation of which only two are told apart.
     waiting: Mutex<()>,
@@ -57,6 +62,8 @@ struct Queues {
     closed: bool,
     by_stream: Vec<(Stream, VecDeque<PendingFree>)>,
     held_back: Vec<HeldBack>,
+    /// Of the captured streams, for the reuse of blocks held back.
+    pasts: Pasts,
     generation: Generation,
     /// Events in transit, of the present generation and of the one before.
     in_transit: [usize; 2],
@@ -92,7 +99,10 @@ impl PendingFrees {
         // the capture.
         if shard.inner.routes.hold_events() {
             self.count.fetch_add(1, Ordering::AcqRel);
-            queues.held_back.push(HeldBack { shard: Arc::clone(shard), index, uses });
+            let reuses = self.reuses_in_captures.load(Ordering::Relaxed);
+            let note = || LastUses::note(&*shard.inner.device, shard.stream, &uses);
+            let last_uses = if reuses { note() } else { None };
+            queues.held_back.push(HeldBack { shard: Arc::clone(shard), index, uses, last_uses });
             return None;
         }
         let streams = uses.streams();
@@ -169,12 +179,13 @@ impl PendingFrees {
                 .into_iter()
                 .partition::<Vec<_>, _>(|held| held.uses.to_record().iter().any(is_captured));
             queues.held_back = still_held;
+            queues.pasts = Pasts::default();
             // One each at least: a block without an event arrives too.
             let event_count: usize = held_back.iter().map(|held| held.uses.to_record().len().max(1)).sum();
             self.count.fetch_add(event_count - held_back.len(), Ordering::AcqRel);
             (held_back, queues.set_out(event_count))
         };
-        for HeldBack { shard, index, uses } in held_back {
+        for HeldBack { shard, index, uses, .. } in held_back {
             let mut lost = None;
             for stream in uses.to_wait_for() {
                 let device = &inner.device;
@@ -194,6 +205,40 @@ impl PendingFrees {
             let event_count = streams.len().max(1);
             self.count.fetch_sub(event_count, Ordering::AcqRel);
             lock(&self.queues).arrive(announced, event_count);
+        }
+    }
+
+    /// Whether blocks may be reused within the capture in which they were freed.
+    pub(super) fn set_reuses_in_captures(&self, reuses: bool) {
+        self.reuses_in_captures.store(reuses, Ordering::Relaxed);
+    }
+
+    /// Completes the frees of blocks of a captured stream whose every use comes before what the stream is given next.
+    #[cold]
+    pub(super) fn reuse_in_capture(&self, inner: &Inner, stream: Stream) {
+        if !self.reuses_in_captures.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(graphs) = inner.device.capture_graphs() else { return };
+        let (done, set_out) = {
+            let mut queues = lock(&self.queues);
+            let Queues { held_back, pasts, .. } = &mut *queues;
+            let may_be_done = |held: &HeldBack| held.shard.stream == stream && held.last_uses.is_some();
+            if !held_back.iter().any(may_be_done) {
+                return;
+            }
+            let Some(past) = pasts.advance(graphs, stream) else { return };
+            let is_done = |held: &mut HeldBack| {
+                held.shard.stream == stream && held.last_uses.as_ref().is_some_and(|last_uses| past.has(last_uses))
+            };
+            let done: Vec<HeldBack> = held_back.extract_if(.., is_done).collect();
+            let set_out = queues.set_out(done.len());
+            (done, set_out)
+        };
+        for HeldBack { shard, index, .. } in done {
+            shard.event_done(index);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            lock(&self.queues).arrive(set_out, 1);
         }
     }
 

@@ -3,15 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use memtrack::device::{Simulated, Stream};
-use memtrack::{CachingAllocator, Capture, Config, GraphMemory, MemoryPool, PoolOptions};
 use memtrack_tests::conformance::memtrack::Memtrack;
 use memtrack_tests::conformance::replay::replay_all;
 use memtrack_tests::conformance::special::{CAPTURING, CapturesGraphs, driver_out_of_memory, replay_graphs};
-use memtrack_tests::reference_allocator::{Counters, PoolId, ReferenceAllocator, Routed, flatten};
+use memtrack_tests::device_list::subjects;
+use memtrack_tests::device_list::{CapturedOn, Failure};
+use memtrack_tests::reference_allocator::{Counters, PoolId, ReferenceAllocator, Routed};
 
 #[test]
 fn memtrack_gives_pytorchs_answers_on_a_full_card() {
@@ -25,74 +22,19 @@ fn the_reference_allocator_gives_pytorchs_answers_on_a_full_card() {
 
 #[test]
 fn memtrack_counts_as_pytorch_in_captures() {
-    replay_graphs::<OnMemtrack<true>>();
-}
-
-#[test]
-fn memtracks_own_ways_change_nothing_about_captures() {
-    replay_graphs::<OnMemtrack<false>>();
+    // Also where it has its own ways: captures have none of PyTorch's mistakes.
+    for torch_exact in [true, false] {
+        let (device, controls) = subjects::simulated();
+        let mut subject = CapturedOn::new(device.clone(), &controls, torch_exact).unwrap().unwrap();
+        replay_graphs(&mut subject).unwrap();
+        assert_eq!(device.memory().unwrap().free_bytes, device.total_bytes());
+    }
 }
 
 #[test]
 fn the_reference_allocator_counts_as_pytorch_in_captures() {
-    replay_graphs::<OnReference>();
-}
-
-/// memtrack on a simulated device, with or without PyTorch's mistakes.
-struct OnMemtrack<const TORCH_EXACT: bool> {
-    device: Arc<Simulated>,
-    allocator: CachingAllocator,
-    pool: Option<MemoryPool>,
-    capture: Option<Capture>,
-    graphs: HashMap<u64, GraphMemory>,
-}
-
-impl<const TORCH_EXACT: bool> CapturesGraphs for OnMemtrack<TORCH_EXACT> {
-    fn start(total_bytes: u64, first_address: u64) -> Self {
-        let device = Arc::new(Simulated::with_capacity(total_bytes));
-        device.script_addresses([first_address]);
-        let mut config = Config::default();
-        config.torch_exact = TORCH_EXACT;
-        let allocator = CachingAllocator::with_config(device.clone(), config).unwrap();
-        Self { device, allocator, pool: None, capture: None, graphs: HashMap::new() }
-    }
-
-    fn allocate(&mut self, bytes: u64, stream: u64) -> u64 {
-        self.allocator.allocate_raw(bytes, Stream(stream)).unwrap()
-    }
-
-    fn free(&mut self, address: u64) {
-        self.allocator.free_raw(address).unwrap();
-    }
-
-    fn begin_capture(&mut self, new_pool: bool) {
-        if new_pool {
-            self.pool = Some(self.allocator.create_pool(PoolOptions::default()));
-        }
-        self.capture = Some(self.pool.as_ref().unwrap().begin_capture(Stream(CAPTURING)).unwrap());
-        self.device.set_capture(Stream(CAPTURING), Some(1));
-    }
-
-    fn end_capture(&mut self, graph: u64) {
-        self.device.set_capture(Stream(CAPTURING), None);
-        self.graphs.insert(graph, self.capture.take().unwrap().end());
-        if graph == 2 {
-            // PyTorch's pool of a capture is the graphs' alone.
-            self.pool = None;
-        }
-    }
-
-    fn delete_graph(&mut self, graph: u64) {
-        drop(self.graphs.remove(&graph).unwrap());
-    }
-
-    fn empty_cache(&mut self) {
-        self.allocator.empty_cache().unwrap();
-    }
-
-    fn counters(&self) -> Counters {
-        flatten(&self.allocator.memory_stats())
-    }
+    let allocator = ReferenceAllocator::new("", 80 << 30, (1..9).map(|n| n << 40)).unwrap().torch_exact(true);
+    replay_graphs(&mut OnReference { allocator, pool: None }).unwrap();
 }
 
 /// The reference allocator, to which a capture is a pool that is used as long as its graph lives, with its stream routed to it as
@@ -102,39 +44,44 @@ struct OnReference {
     pool: Option<PoolId>,
 }
 
+type Outcome<T = ()> = Result<T, Failure>;
+
 impl CapturesGraphs for OnReference {
-    fn start(total_bytes: u64, first_address: u64) -> Self {
-        let addresses = [first_address].into_iter().chain((1..9).map(|n| n << 40));
-        Self { allocator: ReferenceAllocator::new("", total_bytes, addresses).unwrap().torch_exact(true), pool: None }
+    fn allocate(&mut self, bytes: u64, stream: u64) -> Outcome<u64> {
+        self.allocator.allocate(bytes, stream, 0).map_err(|refused| format!("{refused:?}").into())
     }
 
-    fn allocate(&mut self, bytes: u64, stream: u64) -> u64 {
-        self.allocator.allocate(bytes, stream, 0).unwrap()
+    fn free(&mut self, address: u64) -> Outcome {
+        if self.allocator.free(address) { Ok(()) } else { Err("no such block".into()) }
     }
 
-    fn free(&mut self, address: u64) {
-        assert!(self.allocator.free(address));
-    }
-
-    fn begin_capture(&mut self, new_pool: bool) {
+    fn begin_capture(&mut self, new_pool: bool) -> Outcome {
         if new_pool {
             self.pool = Some(self.allocator.create_pool(false, false));
         } else {
             self.allocator.begin_use(self.pool.unwrap());
         }
         self.allocator.begin_route(self.pool.unwrap(), Routed::Stream(CAPTURING));
+        Ok(())
     }
 
-    fn end_capture(&mut self, _graph: u64) {
+    fn end_capture(&mut self, _graph: u64) -> Outcome {
         self.allocator.end_route(self.pool.unwrap());
+        Ok(())
     }
 
-    fn delete_graph(&mut self, _graph: u64) {
+    fn replay(&mut self) -> Outcome {
+        Ok(())
+    }
+
+    fn delete_graph(&mut self, _graph: u64) -> Outcome {
         self.allocator.end_use(self.pool.unwrap());
+        Ok(())
     }
 
-    fn empty_cache(&mut self) {
+    fn empty_cache(&mut self) -> Outcome {
         self.allocator.empty_cache();
+        Ok(())
     }
 
     fn counters(&self) -> Counters {

@@ -1,9 +1,9 @@
-//! Capturing a CUDA stream into a graph that nobody launches, on a GPU as on the mock.
+//! Capturing a CUDA stream into a graph, on a GPU as on the mock.
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUstreamCaptureMode;
-use cudarc::driver::{CudaStream, DriverError, result};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode};
+use cudarc::driver::{CudaGraph, CudaStream, DriverError, result};
 
 /// A stream whose work goes into a graph until this is ended or dropped. Both only on the thread that began it.
 #[derive(Debug)]
@@ -16,7 +16,16 @@ pub struct CapturedStream(Option<Arc<CudaStream>>);
 ///
 /// When the driver refuses.
 pub fn capture(stream: &Arc<CudaStream>) -> Result<CapturedStream, DriverError> {
-    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+    capture_in(stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)
+}
+
+/// Begins a capture in a mode of choice.
+///
+/// # Errors
+///
+/// When the driver refuses.
+pub fn capture_in(stream: &Arc<CudaStream>, mode: CUstreamCaptureMode) -> Result<CapturedStream, DriverError> {
+    stream.begin_capture(mode)?;
     Ok(CapturedStream(Some(Arc::clone(stream))))
 }
 
@@ -28,6 +37,19 @@ impl CapturedStream {
     /// When the driver refuses, also because something broke the capture.
     pub fn end(mut self) -> Result<(), DriverError> {
         self.finish()
+    }
+
+    /// Ends the capture and makes its graph ready to be launched.
+    ///
+    /// # Errors
+    ///
+    /// When the driver refuses, also because something broke the capture.
+    pub fn into_graph(mut self) -> Result<CudaGraph, DriverError> {
+        let graph = match self.0.take() {
+            Some(stream) => stream.end_capture(CUgraphInstantiate_flags(0))?,
+            None => None,
+        };
+        graph.ok_or(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED))
     }
 
     fn finish(&mut self) -> Result<(), DriverError> {

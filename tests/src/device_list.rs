@@ -2,6 +2,7 @@
 
 mod captures;
 mod events;
+mod graphs;
 mod pinned;
 mod segments;
 mod stream_ordered;
@@ -14,6 +15,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use memtrack::device::{Device, Stream};
+
+pub use graphs::CapturedOn;
 
 /// What went wrong, in words.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -29,6 +32,23 @@ pub trait Capturing {
     ///
     /// What the driver says.
     fn end(self: Box<Self>) -> Result<(), Failure>;
+
+    /// Ends the capture; what was captured can be launched then.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    fn into_graph(self: Box<Self>) -> Result<Box<dyn Graph>, Failure>;
+}
+
+/// Captured work.
+pub trait Graph {
+    /// Gives the stream of the capture all of it, once more.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    fn launch(&self) -> Result<(), Failure>;
 }
 
 /// Begins a graph capture on a stream.
@@ -42,6 +62,8 @@ pub struct Controls {
     pub has_bytes: bool,
     /// A stream beside the default one.
     pub second_stream: Option<Stream>,
+    /// And another one.
+    pub third_stream: Option<Stream>,
     /// A stream the device does not know.
     pub unknown_stream: Option<Stream>,
     /// Keeps a stream busy.
@@ -99,6 +121,7 @@ const CHECKS: &[&[(&str, Check)]] = &[
     stream_ordered::CHECKS,
     pinned::CHECKS,
     captures::CHECKS,
+    graphs::CHECKS,
 ];
 
 /// How the list went.

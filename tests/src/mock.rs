@@ -40,7 +40,7 @@ pub enum Live {
     HostRegistrations = 9,
     /// Memory pools from `cuMemPoolCreate`.
     Pools = 10,
-    /// Graphs.
+    /// Graphs, executable ones too.
     Graphs = 11,
 }
 

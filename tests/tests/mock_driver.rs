@@ -271,3 +271,64 @@ fn a_capture_forbids_by_its_mode_and_the_threads() {
     }
     assert_eq!((mock.live(Live::Graphs), mock.live(Live::Segments)), (0, 0));
 }
+
+#[test]
+fn a_graph_holds_what_was_captured_in_its_order() {
+    use memtrack::device::{Cuda, Device as _, Stream};
+    use memtrack_tests::captured_stream::capture;
+    let mock = Mock::exclusive();
+    let device = Cuda::new(0).unwrap();
+    let streams = [(); 3].map(|()| device.context().new_stream().unwrap());
+    let [first, second, third] = streams.each_ref().map(|stream| device.register_stream(stream).unwrap());
+    let address = device.allocate(512).unwrap();
+    let fill = |value, stream| {
+        // SAFETY: the segment of the line above; its work is ordered by events, or waited for.
+        unsafe { memtrack::device::Device::fill(&device, address, value, 512, stream) }.unwrap();
+    };
+    let read = || {
+        let mut byte = [0];
+        // SAFETY: likewise.
+        unsafe { memtrack::device::Device::read(&device, address, &mut byte, first) }.unwrap();
+        byte[0]
+    };
+    let wait = |stream: Stream, other: Stream| {
+        let event = device.record_event(other).unwrap();
+        let answer = device.stream_wait_event(stream, &event);
+        device.release_event(event);
+        answer
+    };
+    fill(9, first);
+    device.synchronize().unwrap();
+
+    let capturing = capture(&streams[0]).unwrap();
+    fill(1, first);
+    wait(second, first).unwrap();
+    fill(2, second);
+    wait(first, second).unwrap();
+    fill(3, first);
+    let graph = capturing.into_graph().unwrap();
+    assert_eq!(read(), 9, "captured, not done");
+    for value in [7, 8] {
+        fill(value, first);
+        graph.launch().unwrap();
+        assert_eq!(read(), 3);
+    }
+    assert_eq!(mock.live(Live::Graphs), 2, "the graph, and what is launched of it");
+    drop(graph);
+    assert_eq!(mock.live(Live::Graphs), 0);
+
+    let capturing = capture(&streams[0]).unwrap();
+    fill(1, first);
+    wait(second, first).unwrap();
+    fill(2, second);
+    assert_eq!(code(capturing.end()), 904, "work of the other stream is not joined");
+
+    fill(4, third);
+    let capturing = capture(&streams[0]).unwrap();
+    wait(first, third).unwrap_err();
+    assert_eq!(code(capturing.end()), 901, "a graph cannot wait for work that is not in it");
+    assert_eq!(mock.live(Live::Graphs), 0);
+    device.synchronize().unwrap();
+    drop(device);
+    assert_eq!(mock.live_memory(), []);
+}

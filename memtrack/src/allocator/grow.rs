@@ -1,7 +1,6 @@
 //! The path of an allocation that finds no cached block: grow, and when that fails give back and try again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::error::{AllocationError, OutOfMemory, Refusal};
@@ -89,7 +88,7 @@ impl Inner {
         self.collect_garbage(&mut growth)?;
         let mut outcome = self.take_memory(&mut growth, &request)?;
         if outcome.is_err() && shard.private.is_none() {
-            let lent = self.private_pools().into_iter().filter(|pool| pool.use_on_oom.load(Ordering::Acquire));
+            let lent = self.private_pools().into_iter().filter(|pool| pool.helps_out());
             let mut shards = lent.filter_map(|pool| self.known_shard((pool.id, shard.stream)));
             if let Some(lease) = shards.find_map(|shard| serve_again(&shard, false)) {
                 return Ok(lease);

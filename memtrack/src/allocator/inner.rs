@@ -165,6 +165,7 @@ impl Inner {
         // The count is of use only to the garbage collector.
         rules.counts_searches = growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
         growth.rules = rules;
+        self.pending.set_reuses_in_captures(growth.config.graph_capture_record_stream_reuse);
         // No shard is made meanwhile, so none has older settings.
         let shards = write(&self.shards);
         for shard in shards.iter() {
@@ -213,8 +214,12 @@ impl Inner {
         }
         // Before any lock: it may walk the stack.
         let stack = self.history.capture_allocation();
-        if self.pending.any() && !self.routes.hold_events() {
-            self.pending.poll(self)?;
+        if self.pending.any() {
+            if self.routes.hold_events() {
+                self.pending.reuse_in_capture(self, stream);
+            } else {
+                self.pending.poll(self)?;
+            }
         }
         let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
         match shard.serve_cached(requested_bytes, stack) {
@@ -312,13 +317,30 @@ impl Inner {
     /// The last handle is gone. Cached memory goes back to the device; what buffers hold goes with the last of them.
     pub(super) fn shut_down(&self) {
         self.raw.clear();
-        self.pending.close(self);
         if self.is_stream_ordered {
             self.close_ordered();
         }
+        self.give_up_unused();
+    }
+
+    /// Whether [`shut_down`](Self::shut_down) has begun.
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.handle.get().is_none_or(|handle| handle.strong_count() == 0)
+    }
+
+    /// Gives up all pools but those that a capture, a graph or an owner holds: whoever is the last to let go of one comes here
+    /// again.
+    pub(super) fn give_up_unused(&self) {
+        if !self.routes.hold_events() {
+            self.pending.close(self);
+        }
+        let mut shards = write(&self.shards);
+        let (kept, gone) =
+            std::mem::take(&mut *shards).into_iter().partition::<Vec<_>, _>(|shard| shard.is_held_by_others());
+        *shards = kept;
+        drop(shards);
         // Shards refer to this and this to shards: here the circle is broken.
-        let shards = std::mem::take(&mut *write(&self.shards));
-        for shard in &shards {
+        for shard in &gone {
             self.release_segments_of(shard);
         }
     }

@@ -71,34 +71,43 @@ impl MemoryPool {
     ///
     /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already, on whatever thread.
     pub fn enter(&self) -> Result<PoolGuard, AllocationError> {
-        self.route(Accepts::this_thread()).map(|route| PoolGuard { route, _of_this_thread: PhantomData })
+        let (route, usage) = self.route(Accepts::this_thread())?;
+        Ok(PoolGuard { _route: route, usage, _of_this_thread: PhantomData })
     }
 
     /// Leads the allocations of a graph capture into the pool while the guard lives: those made on `stream` while it captures, and on
-    /// every stream that has joined the same capture. Call it before the capture begins.
+    /// every stream that has joined the same capture, by whatever thread. Call it before the driver's capture begins, and
+    /// [`Capture::end`] once that has ended.
     ///
-    /// A graph that is replayed uses the addresses of its capture, so the pool's memory must stay as long as the graph: end
-    /// the capture with [`Capture::end`] and keep what it returns with the graph.
+    /// A graph that is launched uses the addresses of its capture, what was freed meanwhile included, so the pool's memory must stay as
+    /// long as the graph: keep what `Capture::end` returns with the graph. Graphs that share a pool, and whatever else is led into
+    /// it, share memory too: as in PyTorch, launch them one after the other, in the order of their captures, and copy results out before
+    /// the next launch.
     ///
-    /// While it lives, blocks that other streams use wait for its end, events are not queried and nothing is synchronized, since the
-    /// driver allows neither.
+    /// While it lives, blocks that other streams use wait for its end, no event is recorded, queried or waited for and nothing is
+    /// synchronized, since the driver allows none of it; so an allocation that finds no memory is out of memory without a retry. Other
+    /// threads that are just doing such things are waited for first.
     ///
     /// # Errors
     ///
     /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already; an unknown stream.
     pub fn begin_capture(&self, stream: Stream) -> Result<Capture, AllocationError> {
         self.inner.device.check_stream(stream)?;
-        self.route(Accepts::CaptureOf(stream)).map(|route| Capture { route })
+        let (route, usage) = self.route(Accepts::CaptureOf(stream))?;
+        self.inner.pending.settle();
+        Ok(Capture { _route: route, graph: GraphMemory::new(usage) })
     }
 
-    fn route(&self, accepts: Accepts) -> Result<RouteGuard, AllocationError> {
+    fn route(&self, accepts: Accepts) -> Result<(RouteGuard, PoolUse), AllocationError> {
         if self.inner.is_stream_ordered {
             return Err(AllocationError::NotWithBackend { what: "memory pools and captures" });
         }
         if !self.inner.routes.begin(&self.pool, accepts) {
             return Err(AllocationError::PoolInUse { pool: self.id() });
         }
-        Ok(RouteGuard { inner: Arc::clone(&self.inner), pool: Some(Arc::clone(&self.pool)) })
+        let inner = || Arc::clone(&self.inner);
+        let usage = PoolUse { inner: inner(), pool: Arc::clone(&self.pool) };
+        Ok((RouteGuard { inner: inner(), id: self.id() }, usage))
     }
 }
 
@@ -111,37 +120,45 @@ impl fmt::Debug for MemoryPool {
 impl Drop for MemoryPool {
     fn drop(&mut self) {
         self.pool.use_on_oom.store(false, Ordering::Release);
-        release_use(&self.inner, &self.pool);
+        self.pool.release();
+        if let Err(error) = self.inner.release_private_pool(&self.pool) {
+            events::log_kept_segments(&self.inner, &error);
+        }
+        after_use(&self.inner);
     }
 }
 
-/// The owner lets go; once nobody uses the pool its cached memory goes back.
-fn release_use(inner: &Inner, pool: &PrivatePool) {
-    pool.release();
-    if let Err(error) = inner.release_private_pool(pool) {
-        events::log_kept_segments(inner, &error);
+/// Whoever used a pool or routed to it does so no more. Where no handle of the allocator is left, nobody but the last user can give
+/// the memory back.
+fn after_use(inner: &Inner) {
+    if inner.is_shut_down() {
+        inner.give_up_unused();
+    }
+}
+
+/// One use of a pool, ended when dropped.
+struct PoolUse {
+    inner: Arc<Inner>,
+    pool: Arc<PrivatePool>,
+}
+
+impl Drop for PoolUse {
+    fn drop(&mut self) {
+        self.pool.release();
+        after_use(&self.inner);
     }
 }
 
 /// A route into a pool, ended when dropped.
 struct RouteGuard {
     inner: Arc<Inner>,
-    /// `None` once the route has ended and its use was handed on.
-    pool: Option<Arc<PrivatePool>>,
-}
-
-impl RouteGuard {
-    fn id(&self) -> PoolId {
-        self.pool.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id)
-    }
+    id: PoolId,
 }
 
 impl Drop for RouteGuard {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            self.inner.routes.end(pool.id);
-            pool.release();
-        }
+        self.inner.routes.end(self.id);
+        after_use(&self.inner);
     }
 }
 
@@ -155,59 +172,64 @@ impl Drop for RouteGuard {
 /// ```
 #[must_use = "allocations are led into the pool only while the guard lives"]
 pub struct PoolGuard {
-    route: RouteGuard,
+    /// Ends before the use of the pool does.
+    _route: RouteGuard,
+    usage: PoolUse,
     /// The route is for the thread that made it.
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl fmt::Debug for PoolGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolGuard").field("pool", &self.route.id()).finish()
+        f.debug_struct("PoolGuard").field("pool", &self.usage.pool.id).finish()
     }
 }
 
 /// While it lives, a graph capture's allocations come from a [`MemoryPool`]. Made by [`MemoryPool::begin_capture`].
+///
+/// Dropping it, as a panic does, gives the capture's use of the pool up: right where the graph is not kept.
 #[must_use = "allocations are led into the pool only while the capture lives"]
 pub struct Capture {
-    route: RouteGuard,
+    /// Ends before the use of the pool does.
+    _route: RouteGuard,
+    graph: GraphMemory,
 }
 
 impl Capture {
     /// Ends the capture's route, once the driver's capture has ended. Keep what it returns as long as the graph: it holds the pool's memory.
     #[must_use = "the pool's memory is held only as long as this lives"]
-    pub fn end(mut self) -> GraphMemory {
-        let pool = self.route.pool.take();
-        if let Some(pool) = &pool {
-            self.route.inner.routes.end(pool.id);
-        }
-        GraphMemory { pool }
+    pub fn end(self) -> GraphMemory {
+        self.graph
     }
 }
 
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture").field("pool", &self.route.id()).finish()
+        f.debug_struct("Capture").field("pool", &self.graph.0.pool.id).finish()
     }
 }
 
-/// Holds the memory that a captured graph uses. Once it and the pool's owner are gone, what is cached goes back to the device with the next
-/// [`empty_cache`](CachingAllocator::empty_cache), or when memory runs short.
-pub struct GraphMemory {
-    /// `Some`, until dropped.
-    pool: Option<Arc<PrivatePool>>,
+/// Holds the memory that a captured graph uses, also when the pool's owner and the allocator's handles go first. Once it and the pool's
+/// owner are gone, what is cached goes back to the device with the next [`empty_cache`](CachingAllocator::empty_cache), or when memory runs
+/// short; at once where no handle of the allocator is left.
+#[must_use = "the pool's memory is held only as long as this lives"]
+pub struct GraphMemory(PoolUse);
+
+impl GraphMemory {
+    fn new(usage: PoolUse) -> Self {
+        usage.pool.begin_graph();
+        Self(usage)
+    }
 }
 
 impl fmt::Debug for GraphMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.pool.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id);
-        f.debug_struct("GraphMemory").field("pool", &id).finish()
+        f.debug_struct("GraphMemory").field("pool", &self.0.pool.id).finish()
     }
 }
 
 impl Drop for GraphMemory {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            pool.release();
-        }
+        self.0.pool.end_graph();
     }
 }

@@ -5,6 +5,7 @@
 //! scopes and phases lives elsewhere.
 
 mod block;
+mod capture_reuse;
 mod config;
 mod error;
 mod events;

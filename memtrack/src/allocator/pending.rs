@@ -1,11 +1,12 @@
 //! Blocks that were freed while another stream still used them, and the events that tell when it is done.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::block::BlockIndex;
+use super::capture_reuse::{LastUses, Pasts};
 use super::events;
 use super::inner::Inner;
 use super::private_pools::PoolId;
@@ -26,12 +27,14 @@ struct PendingFree {
     index: BlockIndex,
 }
 
-/// A block freed while a pool was routed to or a graph captured: no event is recorded before that ends.
+/// A block freed while events were held: none is recorded before that ends.
 #[derive(Debug)]
 struct HeldBack {
     shard: Arc<Shard>,
     index: BlockIndex,
     uses: StreamUses,
+    /// Where in a capture, if it may be reused within that.
+    last_uses: Option<LastUses>,
 }
 
 /// How long a wait goes on for frees that other threads are just queuing or completing. What they do takes a call of the
@@ -46,6 +49,8 @@ const TRANSIT_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct PendingFrees {
     /// Events that blocks wait for, announced and not complete, and blocks held back. Zero spares an allocation the lock.
     count: AtomicUsize,
+    /// Whether blocks held back may be reused within a capture.
+    reuses_in_captures: AtomicBool,
     queues: Mutex<Queues>,
     /// One wait at a time, since each begins a generation of which only two are told apart.
     waiting: Mutex<()>,
@@ -57,6 +62,8 @@ struct Queues {
     closed: bool,
     by_stream: Vec<(Stream, VecDeque<PendingFree>)>,
     held_back: Vec<HeldBack>,
+    /// Of the captured streams, for the reuse of blocks held back.
+    pasts: Pasts,
     generation: Generation,
     /// Events in transit, of the present generation and of the one before.
     in_transit: [usize; 2],
@@ -79,11 +86,29 @@ impl PendingFrees {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Announces so many events, under the lock of the shard whose block waits for them: from then on nobody who waits for
-    /// pending frees overlooks it.
-    pub(super) fn announce(&self, event_count: usize) -> Generation {
-        self.count.fetch_add(event_count, Ordering::AcqRel);
-        lock(&self.queues).set_out(event_count)
+    /// Announces an event for each stream that uses a freed block, under the lock of its shard: from then on nobody who waits for
+    /// pending frees overlooks it. While events are held, keeps the block instead until they are no more, and announces nothing.
+    pub(super) fn announce(
+        &self,
+        shard: &Arc<Shard>,
+        index: BlockIndex,
+        uses: StreamUses,
+    ) -> Option<(Vec<Stream>, Generation)> {
+        let mut queues = lock(&self.queues);
+        // Asked under the lock, which whoever begins a capture takes afterwards: either it sees this free set out, or this sees
+        // the capture.
+        if shard.inner.routes.hold_events() {
+            self.count.fetch_add(1, Ordering::AcqRel);
+            let reuses = self.reuses_in_captures.load(Ordering::Relaxed);
+            let note = || LastUses::note(&*shard.inner.device, shard.stream, &uses);
+            let last_uses = if reuses { note() } else { None };
+            queues.held_back.push(HeldBack { shard: Arc::clone(shard), index, uses, last_uses });
+            return None;
+        }
+        let streams = uses.streams();
+        self.count.fetch_add(streams.len(), Ordering::AcqRel);
+        let announced = queues.set_out(streams.len());
+        Some((streams, announced))
     }
 
     /// Records an announced event on each stream that used a block, to complete its free when all are done.
@@ -140,26 +165,27 @@ impl PendingFrees {
         Ok(())
     }
 
-    /// Keeps a freed block until no route is in force any more. The caller holds the lock of its shard.
-    pub(super) fn hold_back(&self, shard: &Arc<Shard>, index: BlockIndex, uses: StreamUses) {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        lock(&self.queues).held_back.push(HeldBack { shard: Arc::clone(shard), index, uses });
-    }
-
-    /// Records the events of the blocks that were held back. To be called when no route is in force.
+    /// Records the events of the blocks that were held back, once events are held no more.
     fn defer_held_back(&self, inner: &Inner) {
+        // An event recorded on a stream that is still captured, without this allocator's knowing, would stand in the graph and never
+        // be done.
+        let is_captured = |stream: &Stream| inner.device.capture_id(*stream).is_ok_and(|capture| capture.is_some());
         let (held_back, announced) = {
             let mut queues = lock(&self.queues);
-            if queues.held_back.is_empty() {
+            if queues.held_back.is_empty() || inner.routes.hold_events() {
                 return;
             }
-            let held_back = std::mem::take(&mut queues.held_back);
+            let (still_held, held_back) = std::mem::take(&mut queues.held_back)
+                .into_iter()
+                .partition::<Vec<_>, _>(|held| held.uses.to_record().iter().any(is_captured));
+            queues.held_back = still_held;
+            queues.pasts = Pasts::default();
             // One each at least: a block without an event arrives too.
             let event_count: usize = held_back.iter().map(|held| held.uses.to_record().len().max(1)).sum();
             self.count.fetch_add(event_count - held_back.len(), Ordering::AcqRel);
             (held_back, queues.set_out(event_count))
         };
-        for HeldBack { shard, index, uses } in held_back {
+        for HeldBack { shard, index, uses, .. } in held_back {
             let mut lost = None;
             for stream in uses.to_wait_for() {
                 let device = &inner.device;
@@ -182,6 +208,40 @@ impl PendingFrees {
         }
     }
 
+    /// Whether blocks may be reused within the capture in which they were freed.
+    pub(super) fn set_reuses_in_captures(&self, reuses: bool) {
+        self.reuses_in_captures.store(reuses, Ordering::Relaxed);
+    }
+
+    /// Completes the frees of blocks of a captured stream whose every use comes before what the stream is given next.
+    #[cold]
+    pub(super) fn reuse_in_capture(&self, inner: &Inner, stream: Stream) {
+        if !self.reuses_in_captures.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(graphs) = inner.device.capture_graphs() else { return };
+        let (done, set_out) = {
+            let mut queues = lock(&self.queues);
+            let Queues { held_back, pasts, .. } = &mut *queues;
+            let may_be_done = |held: &HeldBack| held.shard.stream == stream && held.last_uses.is_some();
+            if !held_back.iter().any(may_be_done) {
+                return;
+            }
+            let Some(past) = pasts.advance(graphs, stream) else { return };
+            let is_done = |held: &mut HeldBack| {
+                held.shard.stream == stream && held.last_uses.as_ref().is_some_and(|last_uses| past.has(last_uses))
+            };
+            let done: Vec<HeldBack> = held_back.extract_if(.., is_done).collect();
+            let set_out = queues.set_out(done.len());
+            (done, set_out)
+        };
+        for HeldBack { shard, index, .. } in done {
+            shard.event_done(index);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            lock(&self.queues).arrive(set_out, 1);
+        }
+    }
+
     /// Completes the frees whose events are done. Never waits. An unfinished event holds back the later ones of its
     /// stream only.
     pub(super) fn poll(&self, inner: &Inner) -> Result<(), DeviceError> {
@@ -191,6 +251,10 @@ impl PendingFrees {
         let mut failure = Ok(());
         let set_out = {
             let mut queues = lock(&self.queues);
+            // Asked under the lock, as in `announce`: no event is queried once a capture has begun.
+            if inner.routes.hold_events() {
+                return Ok(());
+            }
             'streams: for (_, queue) in &mut queues.by_stream {
                 while let Some(head) = queue.front() {
                     match device.query_event(&head.event) {
@@ -211,10 +275,28 @@ impl PendingFrees {
     }
 
     /// Waits for every event outstanding now and completes its free, those that other threads have in transit included; with
-    /// `pool`, for those of that pool's blocks only. After a failure the rest stays outstanding.
+    /// `pool`, for those of that pool's blocks only. After a failure the rest stays outstanding. While events are held, nothing
+    /// is waited for.
     pub(super) fn wait(&self, inner: &Inner, pool: Option<PoolId>) -> Result<(), DeviceError> {
         self.defer_held_back(inner);
         let _one_at_a_time = lock(&self.waiting);
+        // Whoever begins a capture waits for this wait.
+        if inner.routes.hold_events() {
+            return Ok(());
+        }
+        self.wait_for_transit();
+        self.wait_for_queued(&*inner.device, pool)
+    }
+
+    /// Waits until no thread records, queries or waits for events any more. To be called once events are held, so that none
+    /// begins to.
+    pub(super) fn settle(&self) {
+        let _one_at_a_time = lock(&self.waiting);
+        self.wait_for_transit();
+    }
+
+    /// Waits for what has set out before now. The caller holds the lock of waits.
+    fn wait_for_transit(&self) {
         let before = {
             let mut queues = lock(&self.queues);
             let before = queues.generation;
@@ -230,7 +312,6 @@ impl PendingFrees {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
-        self.wait_for_queued(&*inner.device, pool)
     }
 
     fn wait_for_queued(&self, device: &dyn Device, pool: Option<PoolId>) -> Result<(), DeviceError> {
@@ -284,7 +365,11 @@ impl PendingFrees {
     /// out of use.
     pub(super) fn close(&self, inner: &Inner) {
         lock(&self.queues).closed = true;
-        if self.wait(inner, None).is_err() {
+        let outcome = self.wait(inner, None);
+        // Dropped without the lock: a shard that goes gives memory back.
+        let held_back = std::mem::take(&mut lock(&self.queues).held_back);
+        self.count.fetch_sub(held_back.len(), Ordering::AcqRel);
+        if outcome.is_err() {
             let forgotten = std::mem::take(&mut lock(&self.queues).by_stream);
             let event_count = forgotten.iter().map(|(_, queue)| queue.len()).sum();
             self.count.fetch_sub(event_count, Ordering::AcqRel);

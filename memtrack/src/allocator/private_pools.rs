@@ -43,7 +43,8 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// Whether its cached memory also serves requests for the default pools that would otherwise be out of memory.
+    /// Whether its cached memory also serves requests for the default pools that would otherwise be out of memory. Not while it
+    /// serves a graph, which would write to it (PyTorch does not look).
     pub fn use_on_oom(mut self, on: bool) -> Self {
         self.use_on_oom = on;
         self
@@ -64,7 +65,9 @@ pub(crate) struct PrivatePool {
     pub(super) use_on_oom: AtomicBool,
     /// The pool's owner, routes into it, and captured graphs. At zero its cached memory may go.
     use_count: AtomicUsize,
-    /// When that came about, among all pools.
+    /// Of these, captures underway and captured graphs.
+    graph_count: AtomicUsize,
+    /// When the use count came to zero, among all pools.
     freeable_since: AtomicU64,
 }
 
@@ -76,6 +79,7 @@ impl PrivatePool {
             no_split,
             use_on_oom: use_on_oom.into(),
             use_count: 1.into(),
+            graph_count: 0.into(),
             freeable_since: 0.into(),
         }
     }
@@ -84,8 +88,26 @@ impl PrivatePool {
         self.use_count.load(Ordering::Acquire)
     }
 
-    pub(super) fn acquire(&self) {
+    fn acquire(&self) {
         self.use_count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn begin_graph(&self) {
+        self.graph_count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn end_graph(&self) {
+        self.graph_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a graph was or is being captured with its memory, which comes to all of it again each time it is launched.
+    pub(super) fn serves_graphs(&self) -> bool {
+        self.graph_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether its cached memory may serve others.
+    pub(super) fn helps_out(&self) -> bool {
+        self.use_on_oom.load(Ordering::Acquire) && !self.serves_graphs()
     }
 
     pub(super) fn release(&self) {

@@ -66,7 +66,8 @@ impl Inner {
     /// With a split limit: gives back oversize segments of the request's stream, enough for the request.
     pub(super) fn release_oversize(&self, growth: &mut Growth, request: &Request<'_>) -> Result<bool, DeviceError> {
         let max_split_size_bytes = growth.rules.max_split_size_bytes;
-        if max_split_size_bytes == u64::MAX {
+        // PyTorch does not look: a graph that is launched later would use memory that is not there any more.
+        if max_split_size_bytes == u64::MAX || request.shard.private.as_ref().is_some_and(|pool| pool.serves_graphs()) {
             return Ok(false);
         }
         let key_bytes = request.size_bytes.max(max_split_size_bytes);
@@ -150,7 +151,9 @@ impl Inner {
         let stack = self.history.capture_free(StackId::NONE);
         let mut growth = lock(&self.growth);
         growth.asked_at = stack;
-        self.synchronize_pending(Some(pool.id))?;
+        if !self.routes.hold_events() {
+            self.synchronize_pending(Some(pool.id))?;
+        }
         self.release_private(&mut growth, pool)
     }
 

@@ -43,6 +43,11 @@ impl Shard {
         self.private.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id)
     }
 
+    /// Whether it is of a private pool that somebody uses, who need not have a handle of the allocator.
+    pub(super) fn is_held_by_others(&self) -> bool {
+        self.private.as_ref().is_some_and(|pool| !pool.is_freeable())
+    }
+
     #[inline]
     pub(crate) fn pools(&self) -> MutexGuard<'_, StreamPools> {
         lock(&self.pools)
@@ -153,13 +158,8 @@ impl Shard {
         };
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
-        if inner.routes.hold_events() {
-            inner.pending.hold_back(self, index, *uses);
-            return;
-        }
-        let streams = uses.streams();
+        let Some((streams, announced)) = inner.pending.announce(self, index, *uses) else { return };
         block.event_count = streams.len() as u32;
-        let announced = inner.pending.announce(streams.len());
         drop(pools);
         inner.pending.defer(inner, self, index, &streams, announced);
     }

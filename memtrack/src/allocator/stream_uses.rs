@@ -49,6 +49,11 @@ impl StreamUses {
         self.with(Use::ExactlyAsPyTorch)
     }
 
+    /// All of them, if none was given work outside of captures.
+    pub(super) fn only_captured(&self) -> Option<Vec<Stream>> {
+        self.0.iter().map(|(stream, how)| (*how == Use::Captured).then_some(*stream)).collect()
+    }
+
     fn with(&self, how: Use) -> Vec<Stream> {
         self.0.iter().filter(|(_, of)| *of == how).map(|(stream, _)| *stream).collect()
     }

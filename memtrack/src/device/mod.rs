@@ -6,6 +6,7 @@
 //! hands out whole segments and events, and says what the hardware has.
 
 mod auto;
+mod capture_graphs;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod error;
@@ -20,6 +21,7 @@ use std::any::Any;
 use std::fmt;
 
 pub use auto::{DeviceChoice, DeviceUnavailable, ParseDeviceChoiceError, auto};
+pub use capture_graphs::{CaptureGraphs, CapturePast, CapturePoint, GraphNode};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::StreamIdentity;
 #[cfg(feature = "cuda")]
@@ -256,6 +258,11 @@ pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
         let _ = stream;
         Ok(None)
+    }
+
+    /// The calls that look into the graphs of captures, if the device has them.
+    fn capture_graphs(&self) -> Option<&dyn CaptureGraphs> {
+        None
     }
 
     /// Marks the present end of the stream's work.

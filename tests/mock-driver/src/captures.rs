@@ -1,16 +1,18 @@
-//! Captures of streams into graphs, and the calls that break one. The graphs themselves are handles and nothing more: what is
-//! given to a captured stream is checked and forgotten, and memory cannot be taken in stream order there.
+//! Captures of streams into graphs ([`crate::graphs`]), and the calls that break one. Memory cannot be taken in stream order
+//! there.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::thread::{self, ThreadId};
 
 use crate::errors::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, STREAM_CAPTURE_IMPLICIT,
-    STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
-    STREAM_CAPTURE_WRONG_THREAD, SUCCESS,
+    STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNJOINED,
+    STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD, SUCCESS,
 };
+use crate::graphs::Graph;
 use crate::state::{HandleKind, State, call, put};
+use crate::streams::Work;
 
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`: calls that might break a capture are forbidden to every thread.
 pub(crate) const GLOBAL: u32 = 0;
@@ -28,6 +30,14 @@ pub(crate) struct Capture {
     /// `None` for one that a test has begun: it is every thread's and no one's.
     thread: Option<ThreadId>,
     is_broken: bool,
+    graph: Graph,
+}
+
+/// Where in a capture a stream or an event is: what comes next comes after these nodes.
+#[derive(Clone)]
+pub(crate) struct Captured {
+    pub(crate) id: u64,
+    pub(crate) after: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -35,12 +45,15 @@ pub(crate) struct Captures {
     /// By its number, which is never given out again.
     underway: BTreeMap<u64, Capture>,
     last_id: u64,
-    pub(crate) graphs: BTreeSet<u64>,
 }
 
 impl Captures {
     pub(crate) fn is_underway(&self, id: u64) -> bool {
         self.underway.contains_key(&id)
+    }
+
+    pub(crate) fn graphs_underway(&self) -> impl Iterator<Item = &Graph> {
+        self.underway.values().map(|capture| &capture.graph)
     }
 
     fn break_one(&mut self, id: u64) {
@@ -60,7 +73,7 @@ impl State {
     }
 
     fn capture_of(&self, key: u64) -> Option<u64> {
-        self.streams.get(&key).and_then(|stream| stream.capture)
+        self.streams.get(&key).and_then(|stream| stream.capture.as_ref()).map(|captured| captured.id)
     }
 
     pub(crate) fn begin_capture(&mut self, key: u64, mode: u32, thread: Option<ThreadId>) -> Answer {
@@ -75,13 +88,14 @@ impl State {
         }
         self.captures.last_id += 1;
         let id = self.captures.last_id;
-        self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.capture = Some(id);
-        self.captures.underway.insert(id, Capture { origin: key, mode, thread, is_broken: false });
+        self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.capture = Some(Captured { id, after: Vec::new() });
+        let graph = Graph::default();
+        self.captures.underway.insert(id, Capture { origin: key, mode, thread, is_broken: false, graph });
         Ok(())
     }
 
-    /// Ends the capture that a stream takes part in, for all streams that do; whether it came out whole.
-    pub(crate) fn end_capture(&mut self, key: u64) -> Answer<bool> {
+    /// Ends the capture that a stream takes part in, for all streams that do; the graph, if it came out whole.
+    pub(crate) fn end_capture(&mut self, key: u64) -> Answer<Graph> {
         let id = self.capture_of(key).ok_or(ILLEGAL_STATE)?;
         let capture = self.captures.underway.get(&id).ok_or(ILLEGAL_STATE)?;
         if capture.origin != key {
@@ -90,31 +104,66 @@ impl State {
         if capture.mode != RELAXED && capture.thread.is_some_and(|thread| thread != thread::current().id()) {
             return Err(STREAM_CAPTURE_WRONG_THREAD);
         }
-        let is_whole = !capture.is_broken;
-        self.captures.underway.remove(&id);
-        for stream in self.streams.values_mut() {
-            if stream.capture == Some(id) {
-                stream.capture = None;
+        let Capture { is_broken, graph, .. } = self.captures.underway.remove(&id).ok_or(ILLEGAL_STATE)?;
+        let mut ends = Vec::new();
+        let mut joined = Vec::new();
+        for (of, stream) in &mut self.streams {
+            if let Some(captured) = stream.capture.take_if(|captured| captured.id == id) {
+                if *of == key { &mut joined } else { &mut ends }.extend(captured.after);
             }
         }
-        Ok(is_whole)
+        let joined = graph.up_to(&joined);
+        if is_broken {
+            Err(STREAM_CAPTURE_INVALIDATED)
+        } else if ends.iter().any(|end| !joined.contains(end)) {
+            Err(STREAM_CAPTURE_UNJOINED)
+        } else {
+            Ok(graph)
+        }
     }
 
     /// A stream that waits for an event out of a capture takes part in it from then on.
-    pub(crate) fn join_capture(&mut self, key: u64, id: u64) -> Answer {
-        if !self.captures.is_underway(id) {
+    pub(crate) fn join_capture(&mut self, key: u64, event: Captured) -> Answer {
+        if !self.captures.is_underway(event.id) {
             return Ok(());
         }
-        match self.capture_of(key) {
-            Some(own) if own != id => {
+        match &mut self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.capture {
+            Some(own) if own.id != event.id => {
+                let own = own.id;
                 self.captures.break_one(own);
-                self.captures.break_one(id);
+                self.captures.break_one(event.id);
                 Err(STREAM_CAPTURE_MERGE)
             }
-            _ => {
-                self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?.capture = Some(id);
+            Some(own) => {
+                own.after.extend(event.after);
+                own.after.sort_unstable();
+                own.after.dedup();
                 Ok(())
             }
+            capture => {
+                *capture = Some(event);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts work that was given to a captured stream into its graph.
+    pub(crate) fn capture_work(&mut self, key: u64, work: Work) -> Answer {
+        let captured = self.streams.get_mut(&key).and_then(|stream| stream.capture.as_mut()).ok_or(ILLEGAL_STATE)?;
+        let Some(capture) = self.captures.underway.get_mut(&captured.id) else { return Err(ILLEGAL_STATE) };
+        match work {
+            Work::Transfer(_) | Work::Host { .. } => {
+                let after = std::mem::take(&mut captured.after);
+                captured.after = vec![self.graphs.add_node(&mut capture.graph, work, after)];
+                Ok(())
+            }
+            // A graph cannot wait for what is not in it.
+            Work::Wait { recording: 0, .. } => Ok(()),
+            Work::Wait { .. } => {
+                capture.is_broken = true;
+                Err(STREAM_CAPTURE_ISOLATION)
+            }
+            Work::Record { .. } | Work::Free { .. } => Err(NOT_SUPPORTED),
         }
     }
 
@@ -162,7 +211,7 @@ impl State {
         let is_default = key < HandleKind::Stream as u64 && key % 16 == 1;
         let captured =
             self.streams.values().filter(|other| is_default && Some(other.device) == device && other.is_blocking);
-        captured.filter_map(|other| other.capture).collect()
+        captured.filter_map(|other| other.capture.as_ref()).map(|captured| captured.id).collect()
     }
 
     /// The default stream cannot be used while a stream that synchronizes with it is captured; trying breaks the capture.
@@ -198,22 +247,19 @@ extern "C" fn cuStreamBeginCapture_v2(stream: u64, mode: u32) -> u32 {
 unsafe extern "C" fn cuStreamEndCapture(stream: u64, graph: *mut u64) -> u32 {
     call("cuStreamEndCapture", |state| {
         let key = state.stream_key(stream)?;
-        let is_whole = state.end_capture(key)?;
-        if !is_whole {
-            // SAFETY: the caller's place, as cuda.h asks.
-            unsafe { put(graph, 0) }?;
-            return Err(STREAM_CAPTURE_INVALIDATED);
-        }
-        let handle = HandleKind::Graph as u64 + 0x100 * state.captures.last_id;
-        state.captures.graphs.insert(handle);
+        let id = state.capture_of(key).unwrap_or_default();
         // SAFETY: the caller's place, as cuda.h asks.
+        unsafe { put(graph, 0) }?;
+        let whole = state.end_capture(key)?;
+        let handle = graph_handle(id);
+        state.graphs.whole.insert(handle, whole);
+        // SAFETY: likewise.
         unsafe { put(graph, handle) }
     })
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphDestroy(graph: u64) -> u32 {
-    call("cuGraphDestroy", |state| if state.captures.graphs.remove(&graph) { Ok(()) } else { Err(INVALID_VALUE) })
+fn graph_handle(capture: u64) -> u64 {
+    HandleKind::Graph as u64 + 0x100 * capture
 }
 
 #[unsafe(no_mangle)]
@@ -225,27 +271,37 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: u64, status: *mut u32) -> u32 {
     })
 }
 
-/// Without graphs: the places for them must be null.
+/// The places for all but the status may be null. The nodes are good until the stream's next call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamGetCaptureInfo_v2(
     stream: u64,
     status: *mut u32,
     id: *mut u64,
     graph: *mut u64,
-    dependencies: *mut u64,
+    dependencies: *mut *const u64,
     dependency_count: *mut usize,
 ) -> u32 {
+    /// # Safety
+    ///
+    /// `place` is null or a place for a `T`.
+    unsafe fn put_if_wanted<T>(place: *mut T, value: T) -> Answer {
+        // SAFETY: not null, so the caller's place.
+        if place.is_null() { Ok(()) } else { unsafe { put(place, value) } }
+    }
     call("cuStreamGetCaptureInfo_v2", |state| {
-        if !graph.is_null() || !dependencies.is_null() || !dependency_count.is_null() {
-            return Err(NOT_SUPPORTED);
-        }
         let (found, active) = state.capture_status(stream)?;
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { put(status, found) }?;
-        match active {
-            // SAFETY: not null, so the caller's place.
-            Some(active) if !id.is_null() => unsafe { put(id, active) },
-            _ => Ok(()),
+        let Some(active) = active else { return Ok(()) };
+        let key = state.stream_key(stream)?;
+        let after = state.streams.get(&key).and_then(|stream| stream.capture.as_ref()).map(|captured| &captured.after);
+        let (nodes, count) = after.map_or((std::ptr::null(), 0), |after| (after.as_ptr(), after.len()));
+        // SAFETY: null or the caller's places, as cuda.h asks.
+        unsafe {
+            put_if_wanted(id, active)?;
+            put_if_wanted(graph, graph_handle(active))?;
+            put_if_wanted(dependencies, nodes)?;
+            put_if_wanted(dependency_count, count)
         }
     })
 }

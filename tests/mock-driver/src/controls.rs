@@ -130,7 +130,7 @@ unsafe extern "C" fn mock_called_function(index: usize, buffer: *mut u8, length:
 
 /// How many objects of a kind are alive: 0 segments, 1 allocations from pools, 2 physical memory by handle, 3 mappings,
 /// 4 reservations, 5 events, 6 created streams, 7 pinned host memory, 8 retained contexts, 9 registered host memory,
-/// 10 created pools, 11 graphs.
+/// 10 created pools, 11 graphs, executable ones too.
 #[unsafe(no_mangle)]
 extern "C" fn mock_live(kind: u32) -> u64 {
     let access = Access::new();
@@ -149,7 +149,7 @@ extern "C" fn mock_live(kind: u32) -> u64 {
         8 => return access.devices.iter().map(|device| device.retained).sum(),
         9 => access.host_registrations.len(),
         10 => access.created_pools(),
-        11 => access.captures.graphs.len(),
+        11 => access.graphs.live(),
         _ => 0,
     };
     count as u64

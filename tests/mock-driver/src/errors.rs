@@ -24,6 +24,8 @@ pub(crate) const STREAM_CAPTURE_UNSUPPORTED: u32 = 900;
 pub(crate) const STREAM_CAPTURE_INVALIDATED: u32 = 901;
 pub(crate) const STREAM_CAPTURE_MERGE: u32 = 902;
 pub(crate) const STREAM_CAPTURE_UNMATCHED: u32 = 903;
+pub(crate) const STREAM_CAPTURE_UNJOINED: u32 = 904;
+pub(crate) const STREAM_CAPTURE_ISOLATION: u32 = 905;
 pub(crate) const STREAM_CAPTURE_IMPLICIT: u32 = 906;
 pub(crate) const CAPTURED_EVENT: u32 = 907;
 pub(crate) const STREAM_CAPTURE_WRONG_THREAD: u32 = 908;
@@ -82,6 +84,12 @@ const TEXTS: &[(u32, &CStr, &CStr)] = &[
         STREAM_CAPTURE_UNMATCHED,
         c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
         c"capture was not ended in the same stream as it began",
+    ),
+    (STREAM_CAPTURE_UNJOINED, c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", c"capturing stream has unjoined work"),
+    (
+        STREAM_CAPTURE_ISOLATION,
+        c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        c"dependency created on uncaptured work in another stream",
     ),
     (
         STREAM_CAPTURE_IMPLICIT,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::captures::Captured;
 use crate::errors::{Answer, CAPTURED_EVENT, INVALID_HANDLE, NOT_READY};
 use crate::state::{HandleKind, State, call, free_handle, put};
 use crate::streams::Work;
@@ -11,7 +12,7 @@ use crate::streams::Work;
 pub(crate) struct Event {
     recordings: u64,
     /// The capture that its last recording was part of: it stands in a graph, and nobody can ask about it.
-    capture: Option<u64>,
+    capture: Option<Captured>,
     /// Shared with the work queued: it outlives an event that is destroyed meanwhile.
     finished: Arc<AtomicU64>,
 }
@@ -53,10 +54,11 @@ extern "C" fn cuEventDestroy_v2(event: u64) -> u32 {
 extern "C" fn cuEventRecord(event: u64, stream: u64) -> u32 {
     call("cuEventRecord", |state| {
         let key = state.stream_key(stream)?;
-        let capture = state.streams.get(&key).and_then(|stream| stream.capture);
+        let capture = state.streams.get(&key).and_then(|stream| stream.capture.clone());
         let event = state.event(event)?;
+        let is_captured = capture.is_some();
         event.capture = capture;
-        if capture.is_some() {
+        if is_captured {
             return Ok(());
         }
         event.recordings += 1;
@@ -90,7 +92,7 @@ extern "C" fn cuEventSynchronize(event: u64) -> u32 {
 extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) -> u32 {
     call("cuStreamWaitEvent", |state| {
         let key = state.stream_key(stream)?;
-        if let Some(capture) = state.event(event)?.capture {
+        if let Some(capture) = state.event(event)?.capture.clone() {
             return state.join_capture(key, capture);
         }
         let event = state.event(event)?;

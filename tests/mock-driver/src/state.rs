@@ -10,6 +10,7 @@ use crate::captures::Captures;
 use crate::devices::Device;
 use crate::errors::{Answer, INVALID_VALUE, LAUNCH_TIMEOUT, NOT_INITIALIZED, SUCCESS};
 use crate::events::Event;
+use crate::graphs::Graphs;
 use crate::memory::{Allocation, HostAllocation};
 use crate::pools::Pool;
 use crate::streams::Stream;
@@ -45,6 +46,7 @@ pub(crate) struct State {
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) next_stream_id: u64,
     pub(crate) captures: Captures,
+    pub(crate) graphs: Graphs,
     pub(crate) events: BTreeMap<u64, Event>,
     pub(crate) calls: BTreeMap<&'static str, u64>,
     pub(crate) faults: Vec<Fault>,
@@ -68,6 +70,7 @@ impl State {
             streams: BTreeMap::new(),
             next_stream_id: 1,
             captures: Captures::default(),
+            graphs: Graphs::default(),
             events: BTreeMap::new(),
             calls: BTreeMap::new(),
             faults: Vec::new(),
@@ -145,6 +148,8 @@ pub(crate) enum HandleKind {
     Pool = 0x4000_0000_0000,
     Physical = 0x5000_0000_0000,
     Graph = 0x6000_0000_0000,
+    Node = 0x7000_0000_0000,
+    Executable = 0x8000_0000_0000,
 }
 
 /// The locked state, given up while waiting.

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::captures::Captured;
 use crate::errors::{Answer, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE};
 use crate::state::{Access, HandleKind, State, call, free_handle, put, tell_progress};
 use crate::transfers::Transfer;
@@ -16,6 +17,7 @@ const NON_BLOCKING: u32 = 1;
 pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
 /// One piece of queued work.
+#[derive(Clone)]
 pub(crate) enum Work {
     Transfer(Transfer),
     /// Raises an event's count of finished recordings to this one.
@@ -42,8 +44,8 @@ pub(crate) struct Stream {
     pub(crate) device: usize,
     /// Held by a test: nothing queued is done.
     pub(crate) is_held: bool,
-    /// The capture that it takes part in: work given to it is checked and forgotten.
-    pub(crate) capture: Option<u64>,
+    /// The capture that it takes part in: work given to it goes into a graph.
+    pub(crate) capture: Option<Captured>,
     /// It synchronizes with the default stream.
     pub(crate) is_blocking: bool,
     /// A host function is running.
@@ -108,7 +110,7 @@ impl State {
         self.check_default_stream(key)?;
         let stream = self.streams.get_mut(&key).ok_or(INVALID_HANDLE)?;
         if stream.capture.is_some() {
-            return Ok(());
+            return self.capture_work(key, work);
         }
         stream.queue.push_back(work);
         self.pump();

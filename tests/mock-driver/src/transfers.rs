@@ -7,6 +7,7 @@ use crate::mapping::bytes_at;
 use crate::state::{State, call};
 use crate::streams::Work;
 
+#[derive(Clone)]
 pub(crate) enum Transfer {
     /// From pageable memory: the bytes are taken at the call.
     Write {

@@ -90,7 +90,12 @@ pub struct Config {
     /// Let other threads use the allocator while one waits for the driver's allocation. In memtrack they always may, on the
     /// cached path: the setting is kept for what is read from it and changes nothing.
     pub release_lock_on_cudamalloc: bool,
-    /// During the capture of a graph: reuse a block freed on one stream once the capture has joined the streams that use it.
+    /// During the capture of a graph: reuse a block that other captured streams use within the same capture, once its own stream has
+    /// joined all of them there. Without it the block waits for the end of the capture, as does one that a stream outside of the
+    /// capture was given work with.
+    ///
+    /// The graph is looked into when such a block is freed and when memory is allocated on its stream, which the driver allows only
+    /// while no other thread gives work to the same capture. In PyTorch it is the same.
     pub graph_capture_record_stream_reuse: bool,
     /// Pinned memory: free uses are looked for by a thread of their own rather than by allocations.
     pub pinned_use_background_threads: bool,

@@ -1,9 +1,13 @@
-//! Graph captures: whether a stream takes part in one, and memory calls in spite of one.
+//! Graph captures: whether a stream takes part in one and where it is in its graph, and memory calls in spite of one.
+
+use std::collections::HashSet;
+use std::ptr;
 
 use cudarc::driver::sys;
 
+use super::Cuda;
 use super::driver::Driver;
-use crate::device::DeviceError;
+use crate::device::{CaptureGraphs, CapturePast, CapturePoint, DeviceError, GraphNode, Stream};
 
 /// The second version of `cuStreamGetCaptureInfo`. Every driver from 11.3 on has it, but no one set of bindings has a version
 /// that all of them have.
@@ -13,6 +17,13 @@ pub(super) type CaptureInfo = unsafe extern "C" fn(
     id: *mut u64,
     graph: *mut sys::CUgraph,
     dependencies: *mut *const sys::CUgraphNode,
+    dependency_count: *mut usize,
+) -> sys::CUresult;
+
+/// The first version of `cuGraphNodeGetDependencies`, likewise. It refuses nodes whose edges say more than before and after.
+pub(super) type NodeDependencies = unsafe extern "C" fn(
+    node: sys::CUgraphNode,
+    dependencies: *mut sys::CUgraphNode,
     dependency_count: *mut usize,
 ) -> sys::CUresult;
 
@@ -71,7 +82,7 @@ impl Driver {
     ///
     /// `stream` is alive in this context.
     pub(super) unsafe fn capture(&self, stream: sys::CUstream) -> Result<Capture, DeviceError> {
-        use std::ptr::null_mut;
+        use ptr::null_mut;
         self.bind()?;
         let (mut status, mut id) = (NOT_CAPTURED, 0);
         // SAFETY: as promised by the caller; places for a status and a number, and none for the rest, which may be left out.
@@ -87,5 +98,66 @@ impl Driver {
             CAPTURED => Capture::Of(id),
             _ => Capture::Broken,
         })
+    }
+    /// # Safety
+    ///
+    /// `stream` is alive in this context, and no other thread works on its capture meanwhile.
+    unsafe fn capture_point(&self, stream: sys::CUstream) -> Result<Option<CapturePoint>, DeviceError> {
+        self.bind()?;
+        let (mut status, mut id) = (NOT_CAPTURED, 0);
+        let (mut nodes, mut count) = (ptr::null(), 0);
+        // SAFETY: as promised by the caller; places for all that is wanted, and none for the graph, which may be left out.
+        let answer = unsafe {
+            (self.capture_info)(stream, &raw mut status, &raw mut id, ptr::null_mut(), &raw mut nodes, &raw mut count)
+        };
+        self.check("cuStreamGetCaptureInfo", answer)?;
+        if status != CAPTURED {
+            return Ok(None);
+        }
+        let ends = match count {
+            0 => Vec::new(),
+            // SAFETY: the driver gave so many nodes, which stay until the next call on the stream: nobody makes one meanwhile.
+            _ => unsafe { std::slice::from_raw_parts(nodes, count) }.iter().map(GraphNode::of).collect(),
+        };
+        Ok(Some(CapturePoint { capture: id, ends }))
+    }
+
+    /// # Safety
+    ///
+    /// The node is one of a capture that is underway in this context, and no other thread works on that meanwhile.
+    unsafe fn nodes_before(&self, node: GraphNode) -> Result<Vec<GraphNode>, DeviceError> {
+        let handle = ptr::with_exposed_provenance_mut::<sys::CUgraphNode_st>(node.0 as usize);
+        let mut count = 0;
+        // SAFETY: as promised by the caller; without places for nodes it says how many there are.
+        let answer = unsafe { (self.node_dependencies)(handle, ptr::null_mut(), &raw mut count) };
+        self.check("cuGraphNodeGetDependencies", answer)?;
+        let mut nodes = vec![ptr::null_mut(); count];
+        if count > 0 {
+            // SAFETY: as promised by the caller; places for as many nodes as it said.
+            let answer = unsafe { (self.node_dependencies)(handle, nodes.as_mut_ptr(), &raw mut count) };
+            self.check("cuGraphNodeGetDependencies", answer)?;
+        }
+        nodes.truncate(count);
+        Ok(nodes.iter().map(GraphNode::of).collect())
+    }
+}
+
+impl GraphNode {
+    fn of(node: &sys::CUgraphNode) -> Self {
+        Self(node.expose_provenance() as u64)
+    }
+}
+
+impl CaptureGraphs for Cuda {
+    fn capture_point(&self, stream: Stream) -> Result<Option<CapturePoint>, DeviceError> {
+        let stream = self.stream_handle(stream)?;
+        // SAFETY: a registered stream, which the table keeps alive; the capture is left alone as the trait asks.
+        unsafe { self.driver.capture_point(stream) }
+    }
+
+    fn capture_past(&self, stream: Stream, known: &HashSet<GraphNode>) -> Result<Option<CapturePast>, DeviceError> {
+        let Some(point) = self.capture_point(stream)? else { return Ok(None) };
+        // SAFETY: nodes of the capture that the stream was just said to take part in, which is left alone as the trait asks.
+        CapturePast::search(point, known, |node| unsafe { self.driver.nodes_before(node) }).map(Some)
     }
 }

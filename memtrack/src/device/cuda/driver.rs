@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
-use super::captures::CaptureInfo;
+use super::captures::{CaptureInfo, NodeDependencies};
 use crate::device::DeviceError;
 
 /// An event of the driver's.
@@ -24,6 +24,7 @@ pub(super) struct Driver {
     pub(super) context: Arc<CudaContext>,
     pub(super) device_name: String,
     pub(super) capture_info: CaptureInfo,
+    pub(super) node_dependencies: NodeDependencies,
 }
 
 /// `CUmemLocation` as every driver reads it; the bindings shape it differently from version to version.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use libloading::Library;
 
 use super::CudaUnavailable;
-use super::captures::CaptureInfo;
+use super::captures::{CaptureInfo, NodeDependencies};
 use crate::sync::lock;
 
 /// The functions this device, and cudarc on its behalf, looks up by name. All are in every driver since CUDA 11.3.
@@ -73,6 +73,7 @@ pub(super) struct Found {
     /// The name it was found under.
     pub(super) name: &'static str,
     pub(super) capture_info: CaptureInfo,
+    pub(super) node_dependencies: NodeDependencies,
 }
 
 /// Names under which cudarc looks for the driver library and under which one exists somewhere, in cudarc's order. Any
@@ -97,7 +98,9 @@ pub(super) fn find() -> Result<Found, CudaUnavailable> {
     require(name, &library, NEEDED_FUNCTIONS)?;
     // SAFETY: the driver's function of this name has this type, and the library stays open.
     let capture_info = unsafe { function::<CaptureInfo>(name, &library, "cuStreamGetCaptureInfo_v2") }?;
-    let found = Found { name, capture_info };
+    // SAFETY: likewise.
+    let node_dependencies = unsafe { function::<NodeDependencies>(name, &library, "cuGraphNodeGetDependencies") }?;
+    let found = Found { name, capture_info, node_dependencies };
     *kept = Some((found, library));
     Ok(found)
 }

@@ -36,7 +36,7 @@ use self::streams::Streams;
 pub use self::unavailable::CudaUnavailable;
 use self::virtual_memory::Ranges;
 use super::{
-    Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PinnedMemory, Stream,
+    CaptureGraphs, Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PinnedMemory, Stream,
     StreamOrderedMemory, VirtualMemory,
 };
 
@@ -150,7 +150,8 @@ impl Cuda {
         let context =
             CudaContext::new(ordinal).map_err(failed("cudarc's CudaContext::new (cuDevicePrimaryCtxRetain)"))?;
         let streams = Streams::new(&context);
-        let driver = Driver { context, device_name: name.clone(), capture_info: library.capture_info };
+        let Found { capture_info, node_dependencies, .. } = *library;
+        let driver = Driver { context, device_name: name.clone(), capture_info, node_dependencies };
         let ranges = if has_virtual_memory { Some(Ranges::new(driver.granularity()?)) } else { None };
         Ok(Self {
             name,
@@ -317,6 +318,10 @@ unsafe impl Device for Cuda {
             Capture::Of(id) => Some(id),
             Capture::No | Capture::Broken | Capture::Blocked => None,
         })
+    }
+
+    fn capture_graphs(&self) -> Option<&dyn CaptureGraphs> {
+        Some(self)
     }
 
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {

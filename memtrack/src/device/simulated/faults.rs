@@ -44,6 +44,8 @@ pub enum Operation {
     SynchronizeStream,
     /// [`Device::synchronize`](crate::device::Device::synchronize)
     Synchronize,
+    /// Either call of [`CaptureGraphs`](crate::device::CaptureGraphs)
+    CapturePoint,
 }
 
 /// One line of a fault script.

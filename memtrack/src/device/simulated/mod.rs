@@ -1,10 +1,11 @@
 //! A device without bytes: addresses, capacity, busy streams and failures as a test or a replay scripts them.
 //!
 //! Here live the device and what tests set it up with. Each part keeps its own books: where ranges lie ([`addresses`]),
-//! which work is done and which is captured ([`streams`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
+//! which work is done ([`streams`]) and which is captured ([`captures`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
 //! stream-ordered memory ([`stream_ordered`]), and page-locked memory, the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
 
 mod addresses;
+mod captures;
 mod faults;
 mod pinned;
 mod stream_ordered;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use self::addresses::{Addresses, Misplaced, SEGMENT_ALIGNMENT_BYTES};
+use self::captures::Captures;
 use self::faults::FaultScript;
 pub use self::faults::{Fault, Operation};
 use self::stream_ordered::Pool;
@@ -23,7 +25,8 @@ use self::streams::Streams;
 use self::virtual_memory::Ranges;
 use super::plain::PlainPinned;
 use super::{
-    Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory, VirtualMemory,
+    CaptureGraphs, Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory,
+    VirtualMemory,
 };
 use crate::sync::lock;
 use crate::units::{GIB, MIB};
@@ -78,6 +81,7 @@ struct State {
     ranges: Ranges,
     pool: Pool,
     streams: Streams,
+    captures: Captures,
     faults: FaultScript,
 }
 
@@ -128,12 +132,6 @@ impl Simulated {
     /// Lets a stream finish: its events are complete and later ones complete at once.
     pub fn set_idle(&self, stream: Stream) {
         self.state().streams.set_idle(stream);
-    }
-
-    /// Makes a stream take part in the graph capture of this number, or with `None` in none any more. Several streams may take
-    /// part in one.
-    pub fn set_capture(&self, stream: Stream, capture: Option<u64>) {
-        self.state().streams.set_capture(stream, capture);
     }
 
     /// Completes the `count` oldest pending events, whatever their streams.
@@ -275,7 +273,11 @@ unsafe impl Device for Simulated {
     }
 
     fn capture_id(&self, stream: Stream) -> Result<Option<u64>, DeviceError> {
-        Ok(self.state().streams.capture(stream))
+        Ok(self.state().captures.id(stream))
+    }
+
+    fn capture_graphs(&self) -> Option<&dyn CaptureGraphs> {
+        Some(self)
     }
 
     fn record_event(&self, stream: Stream) -> Result<Event, DeviceError> {

@@ -48,6 +48,6 @@ unsafe impl PinnedMemory for Simulated {
     }
 
     fn is_capturing(&self, stream: Stream) -> Result<bool, DeviceError> {
-        Ok(self.state().streams.capture(stream).is_some())
+        Ok(self.state().captures.id(stream).is_some())
     }
 }

@@ -28,7 +28,7 @@ fn whole_steps(bytes: u64) -> Option<u64> {
 
 impl Simulated {
     fn refuse_captured(&self, state: &State, stream: Stream) -> Result<(), DeviceError> {
-        if state.streams.capture(stream).is_some() {
+        if state.captures.id(stream).is_some() {
             let reason = "it is being captured, and memory taken or freed on it would be the graph's";
             return Err(DeviceError::InvalidStream { device: self.owned_name(), stream, reason });
         }

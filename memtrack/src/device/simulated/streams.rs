@@ -8,8 +8,6 @@ use crate::device::Stream;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     busy: HashSet<Stream>,
-    /// The capture that a stream takes part in.
-    captures: HashMap<Stream, u64>,
     next_event: u64,
     /// The stream of each pending event.
     pending: BTreeMap<u64, Stream>,
@@ -33,17 +31,6 @@ impl Streams {
         self.busy.clear();
         self.pending.clear();
         self.by_stream.clear();
-    }
-
-    pub(super) fn set_capture(&mut self, stream: Stream, capture: Option<u64>) {
-        match capture {
-            Some(id) => self.captures.insert(stream, id),
-            None => self.captures.remove(&stream),
-        };
-    }
-
-    pub(super) fn capture(&self, stream: Stream) -> Option<u64> {
-        self.captures.get(&stream).copied()
     }
 
     /// A new event's number, given out once.

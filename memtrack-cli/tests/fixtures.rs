@@ -41,6 +41,12 @@ fn every_program_gives_pytorchs_statistics_addresses_and_tables() {
 }
 
 #[test]
+fn a_recording_of_the_drivers_own_pool_gives_pytorchs_statistics() {
+    let file = fixtures().join("special/async.json");
+    assert_verified(&[replay_file(&file, &Choices::default())]);
+}
+
+#[test]
 fn every_golden_file_gives_pytorchs_statistics_and_addresses() {
     let reports = replay_all("golden", 14, Kind::Golden, &Choices::default());
     assert_verified(&reports);

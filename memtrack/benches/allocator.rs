@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use divan::Bencher;
 use memtrack::device::{Simulated, Stream};
+use memtrack::history::{ContextLevel, HistoryOptions};
 use memtrack::scope::Scope;
 use memtrack::units::Bytes;
 use memtrack::{Buffer, CachingAllocator};
@@ -52,6 +53,17 @@ mod pair {
         let scopes = open_scopes::<SCOPES>(&allocator);
         bencher.bench_local(|| drop(black_box(Buffer::<u8>::uninit(&allocator, black_box(bytes.0 as usize)))));
         close_scopes(scopes);
+    }
+
+    /// As `buffer` outside any scope, while the history is recorded without call sites.
+    #[divan::bench(args = SIZES, sample_size = 2000)]
+    fn recorded(bencher: Bencher<'_, '_>, bytes: Bytes) {
+        let allocator = warm_allocator(bytes);
+        let options = HistoryOptions::new().context(ContextLevel::None).max_entries(100_000);
+        allocator.record_memory_history(Some(&options));
+        // A full ring, as in a long run.
+        (0..50_000).for_each(|_| drop(Buffer::<u8>::uninit(&allocator, bytes.0 as usize)));
+        bencher.bench_local(|| drop(black_box(Buffer::<u8>::uninit(&allocator, black_box(bytes.0 as usize)))));
     }
 
     #[divan::bench(args = SIZES, consts = [0, 1, 3], sample_size = 2000)]

@@ -5,7 +5,7 @@
 NOT_THERE=77
 
 failed=0
-# check NAME COMMAND...: one check; its output stays in $log. Succeeds unless the check was skipped.
+# check NAME COMMAND...: one check; its output stays in $log. Returns what the check did.
 check() {
   local name=$1 status
   shift
@@ -17,11 +17,11 @@ check() {
     "$NOT_THERE") echo "skipped $name: $(tail -n 1 "$log")" ;;
     *)
       echo "FAILED  $name (exit status $status)"
-      sed 's/^/        /' "$log" | tail -n 40
+      tail -n 25 "$log" | cut -c1-300 | sed 's/^/        /'
       failed=1
       ;;
   esac
-  [ "$status" != "$NOT_THERE" ]
+  return "$status"
 }
 
 # Says why a check is skipped.
@@ -34,6 +34,18 @@ skip() {
 with_python() {
   command -v python3 >/dev/null || skip "python3 is not found" || return
   LD_LIBRARY_PATH=$loader_path timeout 200 python3 "$@"
+}
+
+# replays_agree ARGUMENTS...: `memtrack replay` of these, with a line for each file that differs and one for the others.
+replays_agree() {
+  local status
+  timeout 200 "$out/memtrack" replay "$@" >"$work/replay.out" 2>&1
+  status=$?
+  grep -v ': verified: ' "$work/replay.out"
+  awk '/: verified: / { files++; match($0, /[0-9]+ statistics/); statistics += substr($0, RSTART, RLENGTH)
+         match($0, /[0-9]+ addresses/); addresses += substr($0, RSTART, RLENGTH) }
+    END { printf "%d programs agree: %d statistics, %d addresses\n", files, statistics, addresses }' "$work/replay.out"
+  return "$status"
 }
 
 # with_files FILES... -- COMMAND...: the command, skipped where an earlier check left none of these files.

@@ -17,17 +17,16 @@ run_replays() {
   local stored
   mapfile -t stored < <(repeatable_programs)
   check "${#stored[@]} programs recorded from PyTorch earlier replay on the card" \
-    timeout 200 "$out/memtrack" replay --device cuda "${stored[@]}"
-  tail -n 3 "$log"
+    replays_agree --device cuda "${stored[@]}" && cat "$log"
 
   local programs=$work/programs seed=${SEED:-1}
   check "PyTorch runs random programs, seed $seed" with_python scripts/torch/record_program.py "$programs" --seed "$seed" &&
     cat "$log"
   local recorded=("$programs"/*.json.gz)
   check "memtrack answers the same on a simulated device, addresses too" \
-    with_files "${recorded[@]}" -- timeout 100 "$out/memtrack" replay "${recorded[@]}" && tail -n 12 "$log"
+    with_files "${recorded[@]}" -- replays_agree "${recorded[@]}" && cat "$log"
   check "memtrack answers the same on the card" \
-    with_files "${recorded[@]}" -- timeout 100 "$out/memtrack" replay --device cuda "${recorded[@]}" && tail -n 12 "$log"
+    with_files "${recorded[@]}" -- replays_agree --device cuda "${recorded[@]}" && cat "$log"
 }
 
 run_snapshots() {
@@ -51,5 +50,6 @@ run_snapshots() {
 
 run_peers() {
   check "memtrack beside its peers" with_python scripts/peers --built "$out" --seconds "${PEERS_SECONDS:-140}"
-  cat "$log"
+  # What one peer fails at leaves the others' figures.
+  [ $? = "$NOT_THERE" ] || cat "$log"
 }

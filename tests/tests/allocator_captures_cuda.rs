@@ -15,7 +15,6 @@ use memtrack::{AllocationError, Buffer, CachingAllocator, Config, PoolOptions, t
 use memtrack_tests::captured_stream::{capture, capture_in};
 use memtrack_tests::mock::{Live, Mock};
 
-const MIB: u64 = 1 << 20;
 const BYTES: usize = 1000;
 const MODES: [Mode; 3] = [
     Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -37,7 +36,7 @@ fn with(device: &Arc<Cuda>, config: &str) -> CachingAllocator {
 
 /// Frees a block that another stream uses.
 fn use_on(allocator: &CachingAllocator, stream: Stream, other: Stream) {
-    let block = allocator.allocate_raw(4 * MIB, stream).unwrap();
+    let block = allocator.allocate_raw(512, stream).unwrap();
     allocator.record_stream_raw(block, other).unwrap();
     allocator.free_raw(block).unwrap();
 }

@@ -14,7 +14,6 @@ mod snapshot;
 mod source;
 mod trace;
 
-use std::fmt;
 use std::path::Path;
 
 pub use error::ReadError;
@@ -50,17 +49,6 @@ pub enum Kind {
     Trace,
     /// The history in a snapshot of PyTorch's, or of memtrack's.
     Snapshot,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Program => "program",
-            Self::Golden => "golden",
-            Self::Trace => "trace",
-            Self::Snapshot => "snapshot",
-        })
-    }
 }
 
 /// What was asked of one allocator on one device.

@@ -20,6 +20,9 @@ pub(super) fn read(file: &At<'_>) -> Result<Recording, ReadError> {
     if let Some(configuration) = file.optional("config")? {
         configuration.text()?.clone_into(&mut recording.configuration);
     }
+    if let Some(kind) = file.optional("kind")? {
+        recording.configuration = of_kind(&kind)?.to_owned();
+    }
     if let Some(total) = file.optional("total_memory")? {
         recording.total_bytes = Some(total.at_most(MOST_TOTAL_BYTES, MOST_TOTAL)?);
     }
@@ -67,6 +70,17 @@ pub(super) fn read(file: &At<'_>) -> Result<Recording, ReadError> {
     recording.block_count = reader.blocks.count();
     recording.expected = says_something.then_some(expected);
     Ok(recording)
+}
+
+/// The configuration of a recording in a special area.
+fn of_kind(kind: &At<'_>) -> Result<&'static str, ReadError> {
+    match kind.text()? {
+        "async" => Ok("backend:cudaMallocAsync"),
+        other => Err(kind.problem(format!(
+            "recordings of the kind `{other}` are not replayed: what they depend on (how full the card is, captures, pinned memory) \
+             is not in the steps; `async` is"
+        ))),
+    }
 }
 
 /// What the step says its allocation returned.

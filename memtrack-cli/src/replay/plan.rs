@@ -25,8 +25,10 @@ pub enum PlanError {
     /// PyTorch would have refused what the file says it was configured with.
     #[error("the recorded configuration is refused: {0}")]
     Configuration(#[from] TorchConfigError),
-    /// Another allocator than the one that can be replayed.
-    #[error("the backend {0} is the driver's own allocator and cannot be replayed")]
+    /// Figures of the driver's own allocator, which a simulation of it would not give.
+    #[error(
+        "with the backend {0} nothing can be measured, since the driver's own pool decides; only a recording made with it can be verified"
+    )]
     Backend(Backend),
 }
 
@@ -51,9 +53,6 @@ impl Plan {
         if let Some(policy) = choices.policy {
             config.policy = policy;
         }
-        if config.backend != Backend::Native {
-            return Err(PlanError::Backend(config.backend));
-        }
         let scripts_streams = recording.scripts_streams();
         let on_gpu = choices.place != Place::Simulated;
         let verifies = recording.expected.is_some()
@@ -62,6 +61,8 @@ impl Plan {
             && !(on_gpu && scripts_streams);
         if verifies {
             config.torch_exact = true;
+        } else if config.backend != Backend::Native {
+            return Err(PlanError::Backend(config.backend));
         }
         let recorded_limit = match (recording.memory_fraction, recorded.per_process_memory_fraction) {
             (fraction, _) | (_, fraction) if fraction < 1.0 => Limit::Fraction(fraction),

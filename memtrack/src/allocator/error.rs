@@ -58,6 +58,12 @@ pub enum AllocationError {
         /// The pool.
         pool: PoolId,
     },
+    /// What the native backend has alone.
+    #[error("the backend cudaMallocAsync has no {what}; use the backend native")]
+    NotWithBackend {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// All handles of the buffer's allocator are gone.
     #[error("the buffer's allocator has been dropped; keep a handle of it to allocate more")]
     AllocatorDropped,
@@ -147,12 +153,16 @@ impl std::fmt::Display for OutOfMemory {
         let size = Bytes::unsigned;
         write!(
             f,
-            "out of memory on {}: tried to allocate {} ({} bytes), which needs a segment of {}; ",
+            "out of memory on {}: tried to allocate {} ({} bytes)",
             self.device,
             size(self.requested_bytes),
             self.requested_bytes,
-            size(self.segment_bytes)
         )?;
+        // Equal where memory comes from the driver's own pool, without segments.
+        if self.segment_bytes != self.requested_bytes {
+            write!(f, ", which needs a segment of {}", size(self.segment_bytes))?;
+        }
+        f.write_str("; ")?;
         match self.refused_by {
             Refusal::Device => f.write_str("the device has no room")?,
             Refusal::Limit => f.write_str("the memory fraction allows no more")?,

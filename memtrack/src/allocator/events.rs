@@ -90,3 +90,22 @@ pub(super) fn log_no_history(inner: &Inner) {
         "the history is off: the snapshot holds segments and live blocks, and no events; call record_memory_history first"
     );
 }
+
+pub(super) fn log_peaks_not_reset(inner: &Inner, error: &DeviceError) {
+    tracing::warn!(
+        target: "memtrack::allocator",
+        {
+            mem.device = inner.device.name(),
+            error = %error,
+        },
+        "the device did not reset its pool's high marks"
+    );
+}
+
+pub(super) fn log_no_history_with_backend(inner: &Inner) {
+    tracing::warn!(
+        target: "memtrack::snapshot",
+        { mem.device = inner.device.name() },
+        "nothing is recorded: the backend cudaMallocAsync has no history and no snapshot; use the backend native"
+    );
+}

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use super::config::Config;
+use super::config::{Backend, Config};
 use super::error::AllocationError;
 use super::events;
 use super::pending::PendingFrees;
@@ -14,6 +14,7 @@ use super::private_pools::{PoolId, PoolOptions, PrivatePool, Routes};
 use super::raw::RawBlocks;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
+use super::stream_ordered::OrderedFrees;
 use super::{CachingAllocator, Handle};
 use crate::device::{Device, Stream};
 use crate::history::recording::{Recorder, StackId};
@@ -50,6 +51,9 @@ pub(crate) struct Inner {
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
     pub(super) routes: Routes,
+    /// The backend is the driver's own pool.
+    pub(super) is_stream_ordered: bool,
+    pub(super) ordered: OrderedFrees,
     /// In the order in which they were made.
     private_pools: Mutex<Vec<Arc<PrivatePool>>>,
     searches: [AtomicU64; 2],
@@ -92,6 +96,8 @@ impl Inner {
             history: Recorder::new(),
             shards: RwLock::default(),
             routes: Routes::new(config.torch_exact),
+            is_stream_ordered: config.backend == Backend::CudaMallocAsync,
+            ordered: OrderedFrees::default(),
             growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules, asked_at: StackId::NONE }),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
@@ -203,6 +209,9 @@ impl Inner {
         requested_bytes: u64,
         stream: Stream,
     ) -> Result<Lease, AllocationError> {
+        if self.is_stream_ordered {
+            return self.allocate_ordered(requested_bytes, stream);
+        }
         // Before any lock: it may walk the stack.
         let stack = self.history.capture_allocation();
         if self.pending.any() {
@@ -308,6 +317,9 @@ impl Inner {
     /// The last handle is gone. Cached memory goes back to the device; what buffers hold goes with the last of them.
     pub(super) fn shut_down(&self) {
         self.raw.clear();
+        if self.is_stream_ordered {
+            self.close_ordered();
+        }
         self.give_up_unused();
     }
 
@@ -316,12 +328,13 @@ impl Inner {
         self.handle.get().is_none_or(|handle| handle.strong_count() == 0)
     }
 
-    /// Gives up all pools but those that a capture, a graph or an owner holds: whoever is the last to let go of one comes here
-    /// again.
+    /// Gives up all pools but those that a graph or an owner holds; none while events are held. Whoever is the last to hold either comes
+    /// here again.
     pub(super) fn give_up_unused(&self) {
-        if !self.routes.hold_events() {
-            self.pending.close(self);
+        if self.routes.hold_events() {
+            return;
         }
+        self.pending.close(self);
         let mut shards = write(&self.shards);
         let (kept, gone) =
             std::mem::take(&mut *shards).into_iter().partition::<Vec<_>, _>(|shard| shard.is_held_by_others());

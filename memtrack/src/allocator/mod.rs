@@ -23,6 +23,7 @@ mod reclaim;
 mod rounding;
 mod shard;
 mod snapshots;
+mod stream_ordered;
 mod stream_uses;
 
 use std::fmt;
@@ -103,9 +104,13 @@ impl CachingAllocator {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] when the configuration does not make sense.
+    /// [`InvalidSetting`] when the configuration does not make sense, or the device does not have the backend.
     pub fn with_config(device: Arc<dyn Device>, config: Config) -> Result<Self, InvalidSetting> {
         config.check()?;
+        if config.backend == Backend::CudaMallocAsync && device.stream_ordered_memory().is_none() {
+            let problem = format!("{} has no stream-ordered memory; use `native`", device.name());
+            return Err(InvalidSetting { key: "backend", problem });
+        }
         Ok(Inner::new(device, config).into_allocator())
     }
 
@@ -113,9 +118,9 @@ impl CachingAllocator {
     ///
     /// # Errors
     ///
-    /// [`EnvironmentError`] when the variable's text is malformed.
+    /// [`EnvironmentError`] when the variable's text is malformed, or names a backend that the device does not have.
     pub fn from_env(device: Arc<dyn Device>) -> Result<Self, EnvironmentError> {
-        Ok(Inner::new(device, Config::from_env()?).into_allocator())
+        Ok(Self::with_config(device, Config::from_env()?)?)
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -197,35 +202,50 @@ impl CachingAllocator {
     }
 
     /// All counters. One lock, about a kilobyte copied.
+    ///
+    /// With the backend `cudaMallocAsync` they are what the driver's pool says, as in PyTorch: current and peak of allocated, active and
+    /// reserved bytes, the first two unrounded; all others, `max_split_size` included, stay zero. Scopes, phases and epochs measure as always.
     pub fn memory_stats(&self) -> MemoryStats {
-        *self.inner().ledger().stats()
+        let inner = self.inner();
+        if inner.is_stream_ordered { inner.ordered_stats() } else { *inner.ledger().stats() }
+    }
+
+    /// One figure, without the copy of all.
+    fn current_stats(&self, figure: impl FnOnce(&MemoryStats) -> i64) -> i64 {
+        let inner = self.inner();
+        if inner.is_stream_ordered { figure(&inner.ordered_stats()) } else { figure(inner.ledger().stats()) }
     }
 
     /// Bytes handed to the program now, rounded.
     pub fn memory_allocated(&self) -> i64 {
-        self.inner().ledger().stats().allocated_bytes.all.current
+        self.current_stats(|stats| stats.allocated_bytes.all.current)
     }
 
     /// The most bytes handed to the program since the start or the last [`reset_peak_memory_stats`].
     ///
     /// [`reset_peak_memory_stats`]: Self::reset_peak_memory_stats
     pub fn max_memory_allocated(&self) -> i64 {
-        self.inner().ledger().stats().allocated_bytes.all.peak
+        self.current_stats(|stats| stats.allocated_bytes.all.peak)
     }
 
     /// Bytes taken from the device now.
     pub fn memory_reserved(&self) -> i64 {
-        self.inner().ledger().stats().reserved_bytes.all.current
+        self.current_stats(|stats| stats.reserved_bytes.all.current)
     }
 
     /// The most bytes taken from the device since the start or the last reset of peaks.
     pub fn max_memory_reserved(&self) -> i64 {
-        self.inner().ledger().stats().reserved_bytes.all.peak
+        self.current_stats(|stats| stats.reserved_bytes.all.peak)
     }
 
     /// Sets every peak to the value now. Scopes, phases and epochs do not depend on it.
     pub fn reset_peak_memory_stats(&self) {
-        self.inner().ledger().reset_peak();
+        let inner = self.inner();
+        if inner.is_stream_ordered {
+            inner.reset_ordered_peaks();
+        } else {
+            inner.ledger().reset_peak();
+        }
     }
 
     /// Sets every accumulated counter, and the counts of retries, OOMs and device calls, to zero.
@@ -244,6 +264,9 @@ impl CachingAllocator {
     /// A failure of the device; segments not given back by then stay cached.
     pub fn empty_cache(&self) -> Result<(), DeviceError> {
         let inner = self.inner();
+        if inner.is_stream_ordered {
+            return inner.trim_ordered();
+        }
         let stack = inner.history.capture_free(StackId::NONE);
         let mut growth = lock(&inner.growth);
         growth.asked_at = stack;

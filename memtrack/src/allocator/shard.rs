@@ -130,6 +130,9 @@ impl Shard {
     /// The program gave a block back.
     fn free(self: &Arc<Self>, index: BlockIndex) {
         let inner = &self.inner;
+        if inner.is_stream_ordered {
+            return inner.free_ordered(self, index);
+        }
         let context = context::current(inner.id);
         // Before the lock: it may walk the stack.
         let asked_at = inner.history.capture_free(StackId::NONE);

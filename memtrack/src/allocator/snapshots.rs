@@ -33,6 +33,8 @@ impl Inner {
     fn snapshot(&self, with_trace: bool, pool: Option<PoolId>) -> Snapshot {
         let (state, settings) = self.at_rest(|growth, shards| {
             let of_pool = shards.iter().filter(|(shard, _)| pool.is_none_or(|pool| pool == shard.pool_id()));
+            // The driver's own pool has blocks, but no segments that anybody could show.
+            let of_pool = of_pool.filter(|_| !self.is_stream_ordered);
             let segments = of_pool.flat_map(|(shard, pools)| segments_of(shard, pools)).collect();
             let recording = if with_trace {
                 let active_bytes = self.ledger().stats().active_bytes.all.current;
@@ -103,9 +105,15 @@ impl CachingAllocator {
     /// Switches the recording of events on with these options, or off and forgets all that was recorded; as PyTorch's
     /// `_record_memory_history`. New options keep what was recorded, unless they say otherwise.
     ///
+    /// With the backend `cudaMallocAsync` nothing is recorded, and a warning says so.
+    ///
     /// Off, it costs an allocation one load; on without call sites, less than the allocation itself.
     pub fn record_memory_history(&self, options: Option<&HistoryOptions>) {
         let inner = self.inner();
+        if inner.is_stream_ordered {
+            events::log_no_history_with_backend(inner);
+            return;
+        }
         inner.at_rest(|_, _| {
             let allocated_bytes = inner.ledger().stats().allocated_bytes.all.current;
             inner.history.configure(options, allocated_bytes as u64);

@@ -173,6 +173,12 @@ impl Ledger {
         self.stats.num_device_free += 1;
     }
 
+    /// The driver's own pool has so many bytes reserved now.
+    pub(crate) fn reserved_is(&mut self, bytes: i64) {
+        let change = bytes - self.stats.reserved_bytes.all.current;
+        self.stats.reserved_bytes.change(PoolKind::Large, change);
+    }
+
     /// PyTorch counts the release of a segment before the device refuses it.
     pub(crate) fn release_refused(&mut self) {
         self.stats.num_device_free += 1;

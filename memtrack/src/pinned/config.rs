@@ -1,7 +1,7 @@
 //! How a pinned allocator behaves.
 
 use super::SIZE_LIMIT_BYTES;
-use crate::allocator::InvalidSetting;
+use crate::allocator::{Config, InvalidSetting};
 
 /// The most threads that may touch pages for one registration.
 const MAX_REGISTER_THREADS: usize = 128;
@@ -9,6 +9,15 @@ const MAX_REGISTER_THREADS: usize = 128;
 /// The settings of a [`PinnedAllocator`](super::PinnedAllocator). The default is PyTorch's, with right counts.
 ///
 /// In PyTorch's configuration text they are the keys that begin with `pinned_`; each field names its own.
+///
+/// ```
+/// use memtrack::{Config, pinned::PinnedConfig};
+///
+/// let config: Config = "pinned_num_register_threads:8,pinned_use_cuda_host_register:True".parse()?;
+/// let pinned = PinnedConfig::from(&config);
+/// assert_eq!((pinned.register_threads, pinned.use_host_register), (8, true));
+/// # Ok::<(), memtrack::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinnedConfig {
@@ -37,6 +46,20 @@ impl Default for PinnedConfig {
             reserve_segment_bytes: None,
             use_background_thread: false,
             torch_exact: false,
+        }
+    }
+}
+
+impl From<&Config> for PinnedConfig {
+    /// The `pinned_` keys of an allocator's configuration, and its `torch_exact`.
+    fn from(config: &Config) -> Self {
+        Self {
+            use_host_register: config.pinned_use_cuda_host_register,
+            // Beyond what fits, the check refuses it.
+            register_threads: usize::try_from(config.pinned_num_register_threads).unwrap_or(usize::MAX),
+            reserve_segment_bytes: config.pinned_reserve_segment_size_bytes,
+            use_background_thread: config.pinned_use_background_threads,
+            torch_exact: config.torch_exact,
         }
     }
 }

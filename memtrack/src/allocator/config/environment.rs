@@ -2,7 +2,7 @@
 
 use std::env::VarError;
 
-use super::{Config, ConfigError, TorchConfigError};
+use super::{Config, ConfigError, InvalidSetting, TorchConfigError};
 
 /// The environment variable that [`Config::from_env`] reads.
 pub const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_ALLOC_CONF";
@@ -17,6 +17,9 @@ pub enum EnvironmentError {
     /// The text is wrong.
     #[error("{ENVIRONMENT_VARIABLE}: {0}")]
     Config(#[from] ConfigError),
+    /// The text is right, but not for this device.
+    #[error("{ENVIRONMENT_VARIABLE}: {0}")]
+    Setting(#[from] InvalidSetting),
     /// The value is not Unicode.
     #[error("{ENVIRONMENT_VARIABLE} is not Unicode text; write key:value pairs separated by commas")]
     NotUnicode,

@@ -76,11 +76,13 @@ impl Driver {
     ///
     /// `pool` came from [`create_pool`](Self::create_pool) and was not destroyed; `attribute` has 64 bits.
     unsafe fn pool_number(&self, pool: PoolHandle, attribute: Attribute) -> Result<u64, DeviceError> {
-        let mut number = 0_u64;
-        // SAFETY: as promised by the caller; a place for 64 bits.
-        let answer = unsafe { sys::cuMemPoolGetAttribute(pool.0, attribute, (&raw mut number).cast()) };
-        self.check("cuMemPoolGetAttribute", answer)?;
-        Ok(number)
+        self.outside_captures(|driver| {
+            let mut number = 0_u64;
+            // SAFETY: as promised by the caller; a place for 64 bits.
+            let answer = unsafe { sys::cuMemPoolGetAttribute(pool.0, attribute, (&raw mut number).cast()) };
+            driver.check("cuMemPoolGetAttribute", answer)?;
+            Ok(number)
+        })
     }
 
     /// # Safety
@@ -92,9 +94,11 @@ impl Driver {
         attribute: Attribute,
         mut number: u64,
     ) -> Result<(), DeviceError> {
-        // SAFETY: as promised by the caller; 64 bits, which the driver reads.
-        let answer = unsafe { sys::cuMemPoolSetAttribute(pool.0, attribute, (&raw mut number).cast()) };
-        self.check("cuMemPoolSetAttribute", answer)
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller; 64 bits, which the driver reads.
+            let answer = unsafe { sys::cuMemPoolSetAttribute(pool.0, attribute, (&raw mut number).cast()) };
+            driver.check("cuMemPoolSetAttribute", answer)
+        })
     }
 
     /// # Safety
@@ -121,12 +125,13 @@ impl Driver {
         let Ok(size) = usize::try_from(bytes) else {
             return Err(DeviceError::OutOfMemory { device: self.device_name.clone(), requested_bytes: bytes });
         };
-        self.bind()?;
-        let mut address = 0;
-        // SAFETY: as promised by the caller; a place for one address.
-        let answer = unsafe { sys::cuMemAllocFromPoolAsync(&raw mut address, size, pool.0, stream) };
-        self.check_room("cuMemAllocFromPoolAsync", answer, bytes)?;
-        Ok(address)
+        self.outside_captures(|driver| {
+            let mut address = 0;
+            // SAFETY: as promised by the caller; a place for one address.
+            let answer = unsafe { sys::cuMemAllocFromPoolAsync(&raw mut address, size, pool.0, stream) };
+            driver.check_room("cuMemAllocFromPoolAsync", answer, bytes)?;
+            Ok(address)
+        })
     }
 
     /// # Safety
@@ -134,9 +139,10 @@ impl Driver {
     /// `address` is one that [`allocate_from_pool`](Self::allocate_from_pool) gave and that was not freed, and nobody uses it
     /// but work that `stream` waits for; `stream` is alive in this context.
     unsafe fn free_in_order(&self, address: u64, stream: sys::CUstream) -> Result<(), DeviceError> {
-        self.bind()?;
-        // SAFETY: as promised by the caller.
-        self.check("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) })
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller.
+            driver.check("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) })
+        })
     }
 }
 
@@ -223,8 +229,15 @@ impl StreamOrdered {
     }
 
     fn trim(&self, driver: &Driver, keep_bytes: u64) -> Result<(), DeviceError> {
+        let pool = self.pool(driver)?;
+        // SAFETY: a pool of this driver's that only `release_all` destroys, and an attribute of 64 bits.
+        let reserved_bytes = unsafe { driver.pool_number(pool, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) }?;
+        // The driver trims to nothing when it is to keep a size near 2^64.
+        if keep_bytes >= reserved_bytes {
+            return Ok(());
+        }
         // SAFETY: a pool of this driver's that only `release_all` destroys.
-        unsafe { driver.trim_pool(self.pool(driver)?, keep_bytes) }
+        unsafe { driver.trim_pool(pool, keep_bytes) }
     }
 
     /// Frees what is left when the device goes, after its work is done; the bytes that the driver refused to take back.

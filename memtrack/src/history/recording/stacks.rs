@@ -110,8 +110,8 @@ fn shown(frames: &[Frame], stacks: Stacks) -> Vec<Frame> {
     let outer = frames.iter().position(|frame| frame.name.contains("__rust_begin_short_backtrace"));
     let within = &frames[..outer.unwrap_or(frames.len())];
     // The standard library's frames between memtrack's own go with them; those around a caller's closure stay.
-    let machinery = within.iter().take_while(|frame| is_own(&frame.name) || is_standard(&frame.name)).count();
-    let own = within[..machinery].iter().rposition(|frame| is_own(&frame.name)).map_or(0, |last| last + 1);
+    let machinery = within.iter().take_while(|frame| is_own(frame) || is_standard(&frame.name)).count();
+    let own = within[..machinery].iter().rposition(is_own).map_or(0, |last| last + 1);
     let outside = &within[own..];
     let chosen: Vec<Frame> = match stacks {
         Stacks::All => outside.to_vec(),
@@ -124,9 +124,17 @@ fn shown(frames: &[Frame], stacks: Stacks) -> Vec<Frame> {
     }
 }
 
-/// Whether a function is of this library or of what it walks stacks with.
-fn is_own(name: &str) -> bool {
-    is_of(name, &["memtrack::", "backtrace::"]) || name.starts_with("_Unwind_")
+/// Whether a function is of this library or of what it walks stacks with. Where debug information has only lines, the
+/// name of an inlined function is without its path, and the source file tells.
+fn is_own(Frame { name, filename, .. }: &Frame) -> bool {
+    // Where this crate's sources were at its compilation, in the workspace or in a registry.
+    const HERE: &str = file!();
+    let sources = HERE.strip_suffix("history/recording/stacks.rs").unwrap_or(HERE);
+    let path = filename.replace('\\', "/");
+    is_of(name, &["memtrack::", "backtrace::"])
+        || name.starts_with("_Unwind_")
+        || path.contains(sources)
+        || path.contains("/backtrace-0.")
 }
 
 fn is_standard(name: &str) -> bool {
@@ -161,6 +169,8 @@ mod tests {
     #[test]
     fn machinery_inside_and_outside_the_program_is_left_out() {
         let stack = [
+            frame("trace", "/home/x/.cargo/registry/src/index/backtrace-0.3.76/src/backtrace/libunwind.rs"),
+            frame("capture", concat!("/home/x/", file!())),
             frame("backtrace::backtrace::trace", "/root/.cargo/registry/src/x/backtrace/lib.rs"),
             frame("memtrack::allocator::allocate", "memtrack/src/lib.rs"),
             frame("<memtrack::Buffer<T> as core::clone::Clone>::clone", "memtrack/src/lib.rs"),
@@ -174,8 +184,8 @@ mod tests {
         let all = ["core::ops::function::FnOnce::call_once", "train::forward", "rayon::join", "train::main"];
         assert_eq!(names(&stack, Stacks::All), all);
         assert_eq!(names(&stack, Stacks::Application), ["train::forward", "train::main"]);
-        assert_eq!(names(&stack[..2], Stacks::All).len(), 2);
-        assert_eq!(names(&stack[5..6], Stacks::Application), ["rayon::join"]);
+        assert_eq!(names(&stack[..4], Stacks::All).len(), 4);
+        assert_eq!(names(&stack[7..8], Stacks::Application), ["rayon::join"]);
     }
 
     #[test]

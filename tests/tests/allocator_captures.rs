@@ -266,6 +266,38 @@ fn nothing_is_recorded_queried_waited_for_or_synchronized_in_a_capture() {
 }
 
 #[test]
+fn expandable_memory_is_not_unmapped_in_a_capture() {
+    let (device, allocator) = with("expandable_segments:True", 1 << 30);
+    let pools = [(); 2].map(|()| allocator.create_pool(PoolOptions::default()));
+    let inside = {
+        let _entered = pools[0].enter().unwrap();
+        allocator.allocate_raw(30 * MIB, STREAM).unwrap()
+    };
+    let [unused, pool] = pools;
+    drop(unused);
+    allocator.free_raw(inside).unwrap();
+    let capture = begin(&device, &pool);
+    forbid(&device, &FORBIDDEN);
+    // The first pool is nobody's any more, but unmapping synchronizes its stream.
+    allocator.empty_cache().unwrap();
+    assert_eq!((device.used_bytes(), untouched(&device)), (40 * MIB, FORBIDDEN[..4].to_vec()));
+    end(&device);
+    drop(capture);
+    allocator.empty_cache().unwrap();
+    assert_eq!(device.used_bytes(), 0);
+}
+
+#[test]
+fn a_pool_whose_allocator_has_gone_begins_nothing() {
+    let (_, allocator) = simulated(1 << 30);
+    let pool = allocator.create_pool(PoolOptions::default());
+    drop(allocator);
+    assert!(matches!(pool.begin_capture(STREAM).unwrap_err(), AllocationError::AllocatorDropped));
+    assert!(matches!(pool.enter().unwrap_err(), AllocationError::AllocatorDropped));
+    assert_eq!(pool.use_count(), 1);
+}
+
+#[test]
 fn an_impossible_request_in_a_capture_is_an_out_of_memory() {
     let (device, allocator) = simulated(100 * MIB);
     let cached = allocator.allocate_raw(60 * MIB, Stream::DEFAULT).unwrap();

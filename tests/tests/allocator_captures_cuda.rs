@@ -15,7 +15,6 @@ use memtrack::{AllocationError, Buffer, CachingAllocator, Config, PoolOptions, t
 use memtrack_tests::captured_stream::{capture, capture_in};
 use memtrack_tests::mock::{Live, Mock};
 
-const MIB: u64 = 1 << 20;
 const BYTES: usize = 1000;
 const MODES: [Mode; 3] = [
     Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -37,7 +36,7 @@ fn with(device: &Arc<Cuda>, config: &str) -> CachingAllocator {
 
 /// Frees a block that another stream uses.
 fn use_on(allocator: &CachingAllocator, stream: Stream, other: Stream) {
-    let block = allocator.allocate_raw(4 * MIB, stream).unwrap();
+    let block = allocator.allocate_raw(512, stream).unwrap();
     allocator.record_stream_raw(block, other).unwrap();
     allocator.free_raw(block).unwrap();
 }
@@ -110,15 +109,20 @@ fn threads_that_record_and_query_events_break_no_capture_that_begins_meanwhile()
             let (allocator, is_over) = (&allocator, &is_over);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    use_on(allocator, own, other);
+                    // Not too many that wait for the end of a capture.
+                    let stats = allocator.memory_stats();
+                    if stats.active.all.current - stats.allocation.all.current < 100 {
+                        use_on(allocator, own, other);
+                    }
                     allocator.empty_cache().unwrap();
+                    allocator.free_raw(allocator.allocate_raw(512, own).unwrap()).unwrap();
                     drop(allocator.create_pool(PoolOptions::default()));
                 }
             });
         }
         let captured = catch_unwind(AssertUnwindSafe(|| {
             let pool = allocator.create_pool(PoolOptions::default());
-            for turn in 0..300 {
+            for turn in 0..100 {
                 let guard = pool.begin_capture(name).unwrap();
                 let capturing = capture(&stream).unwrap();
                 let buffer = Buffer::<u8>::zeros_on(&allocator, name, BYTES).unwrap();

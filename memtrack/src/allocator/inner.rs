@@ -328,12 +328,13 @@ impl Inner {
         self.handle.get().is_none_or(|handle| handle.strong_count() == 0)
     }
 
-    /// Gives up all pools but those that a capture, a graph or an owner holds: whoever is the last to let go of one comes here
-    /// again.
+    /// Gives up all pools but those that a graph or an owner holds; none while events are held. Whoever is the last to hold either comes
+    /// here again.
     pub(super) fn give_up_unused(&self) {
-        if !self.routes.hold_events() {
-            self.pending.close(self);
+        if self.routes.hold_events() {
+            return;
         }
+        self.pending.close(self);
         let mut shards = write(&self.shards);
         let (kept, gone) =
             std::mem::take(&mut *shards).into_iter().partition::<Vec<_>, _>(|shard| shard.is_held_by_others());

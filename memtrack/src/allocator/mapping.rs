@@ -127,6 +127,10 @@ impl Inner {
         pools: &mut StreamPools,
         pool: PoolKind,
     ) -> Result<(), DeviceError> {
+        // That needs the stream synchronized, which a capture forbids. PyTorch does it all the same, and breaks the capture.
+        if self.routes.any_capture() {
+            return Ok(());
+        }
         let free: Vec<FreeBlock> =
             pools.free(pool).iter().filter(|free| pools.blocks[free.index].is_expandable()).collect();
         for free in free {
@@ -135,6 +139,19 @@ impl Inner {
             if let Some((address, bytes)) = pools.wholly_unmapped(free.index) {
                 self.memory()?.unreserve(address, bytes)?;
                 pools.remove_expandable(free.index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the addresses back behind which there never was memory: a first mapping that fails leaves them. For pools that nobody
+    /// uses any more.
+    pub(super) fn unreserve_unused(&self, pools: &mut StreamPools, pool: PoolKind) -> Result<(), DeviceError> {
+        let unmapped: Vec<BlockIndex> = pools.unmapped(pool).values().copied().collect();
+        for index in unmapped {
+            if let Some((address, bytes)) = pools.wholly_unmapped(index) {
+                self.memory()?.unreserve(address, bytes)?;
+                pools.remove_expandable(index);
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use super::inner::Inner;
 use super::private_pools::{Accepts, PoolId, PoolOptions, PrivatePool};
 use super::{CachingAllocator, events};
 use crate::device::Stream;
+use crate::sync::lock;
 
 /// A pool of its own inside an allocator: its segments serve only the allocations that are led into it.
 ///
@@ -69,7 +70,8 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already, on whatever thread.
+    /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already, on whatever thread;
+    /// [`AllocationError::AllocatorDropped`] when no handle of the allocator is left to allocate with.
     pub fn enter(&self) -> Result<PoolGuard, AllocationError> {
         let (route, usage) = self.route(Accepts::this_thread())?;
         Ok(PoolGuard { _route: route, usage, _of_this_thread: PhantomData })
@@ -90,10 +92,12 @@ impl MemoryPool {
     ///
     /// # Errors
     ///
-    /// [`AllocationError::PoolInUse`] while there is a guard or capture of this pool already; an unknown stream.
+    /// As for [`enter`](Self::enter); an unknown stream.
     pub fn begin_capture(&self, stream: Stream) -> Result<Capture, AllocationError> {
         self.inner.device.check_stream(stream)?;
         let (route, usage) = self.route(Accepts::CaptureOf(stream))?;
+        // Somebody may be giving memory back, which synchronizes streams, or be busy with events.
+        drop(lock(&self.inner.growth));
         self.inner.pending.settle();
         Ok(Capture { _route: route, graph: GraphMemory::new(usage) })
     }
@@ -101,6 +105,9 @@ impl MemoryPool {
     fn route(&self, accepts: Accepts) -> Result<(RouteGuard, PoolUse), AllocationError> {
         if self.inner.is_stream_ordered {
             return Err(AllocationError::NotWithBackend { what: "memory pools and captures" });
+        }
+        if self.inner.is_shut_down() {
+            return Err(AllocationError::AllocatorDropped);
         }
         if !self.inner.routes.begin(&self.pool, accepts) {
             return Err(AllocationError::PoolInUse { pool: self.id() });

@@ -189,6 +189,11 @@ impl Routes {
         self.holding_events.load(Ordering::Acquire) > 0
     }
 
+    /// Whether a graph is captured.
+    pub(super) fn any_capture(&self) -> bool {
+        lock(&self.routes).iter().any(|route| matches!(route.accepts, Accepts::CaptureOf(_)))
+    }
+
     fn count(&self, routes: &[Route]) {
         let holds = |route: &&Route| self.every_route_holds_events || matches!(route.accepts, Accepts::CaptureOf(_));
         self.holding_events.store(routes.iter().filter(holds).count(), Ordering::Release);

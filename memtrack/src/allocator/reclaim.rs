@@ -161,6 +161,7 @@ impl Inner {
         let shards = self.shards_of(pool.id);
         for kind in [PoolKind::Small, PoolKind::Large] {
             self.release_pool(growth, &shards, kind)?;
+            shards.iter().try_for_each(|shard| self.unreserve_unused(&mut shard.pools(), kind))?;
         }
         self.forget_if_empty(pool);
         Ok(())
@@ -215,6 +216,7 @@ impl Inner {
                     kept = self.release_segment(&mut growth, shard.stream, &mut pools, pool, free).err().or(kept);
                 }
                 kept = self.unmap_free(&mut growth, shard, &mut pools, pool).err().or(kept);
+                kept = self.unreserve_unused(&mut pools, pool).err().or(kept);
             }
         }
         if let Some(error) = kept {

@@ -44,7 +44,7 @@ impl Threads {
         let (answer, answered) = channel();
         let job: Job = Box::new(move |guards| drop(answer.send(job(guards))));
         jobs.send(job).unwrap();
-        answered.recv().expect("the job panicked, see above")
+        answered.recv().unwrap_or_else(|_| panic!("the job panicked, see above"))
     }
 
     /// Runs a job on every thread there is.

@@ -122,7 +122,7 @@ fn threads_that_record_and_query_events_break_no_capture_that_begins_meanwhile()
         }
         let captured = catch_unwind(AssertUnwindSafe(|| {
             let pool = allocator.create_pool(PoolOptions::default());
-            for turn in 0..100 {
+            for turn in 0..40 {
                 let guard = pool.begin_capture(name).unwrap();
                 let capturing = capture(&stream).unwrap();
                 let buffer = Buffer::<u8>::zeros_on(&allocator, name, BYTES).unwrap();

@@ -118,7 +118,8 @@ pub struct Config {
     /// - A size of 2^60 bytes and more is refused also as a raw allocation.
     /// - Counts of pinned memory go down again.
     ///
-    /// On, PyTorch's numbers come out there too, for comparisons. Memory in use is never freed either way. Fixed once an allocator is
+    /// On, PyTorch's numbers come out there too, for comparisons. Memory in use is never freed either way; nor is memory that a graph
+    /// works on given back or lent to others, nor are pages unmapped while a graph is captured. Fixed once an allocator is
     /// made.
     pub torch_exact: bool,
     origin: Origin,

@@ -1,4 +1,4 @@
-//! Page-locked memory, which has real bytes, and which streams are being captured.
+//! Page-locked memory, which has real bytes.
 
 use super::Simulated;
 use super::faults::Operation;
@@ -8,11 +8,6 @@ impl Simulated {
     /// Page-locked memory alive as (address, bytes), in address order: allocated and registered.
     pub fn pinned(&self) -> Vec<(u64, u64)> {
         self.pinned.live()
-    }
-
-    /// Makes work given to a stream recorded for later ([`PinnedMemory::is_capturing`]), or done again.
-    pub fn set_capturing(&self, stream: Stream, is_capturing: bool) {
-        self.set_capture(stream, is_capturing.then_some(stream.0));
     }
 }
 

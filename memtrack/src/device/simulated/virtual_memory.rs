@@ -2,19 +2,48 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Simulated;
 use super::faults::Operation;
+use super::{Simulated, State};
 use crate::device::{DeviceError, PhysicalMemory, VirtualMemory};
 
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     /// Address to bytes.
     reservations: BTreeMap<u64, u64>,
-    /// Handle to bytes, until released.
-    physical: HashMap<u64, u64>,
+    /// By handle, until it is released and mapped nowhere.
+    physical: HashMap<u64, Physical>,
     /// Mapped pieces: address to (bytes, handle).
     mappings: BTreeMap<u64, (u64, u64)>,
     next_handle: u64,
+}
+
+/// A piece of physical memory.
+#[derive(Debug, Clone, Copy)]
+struct Physical {
+    bytes: u64,
+    /// At how many places it is mapped.
+    mapping_count: usize,
+    is_released: bool,
+}
+
+impl Ranges {
+    /// A piece that was not released, if this is one.
+    fn held(&mut self, memory: &PhysicalMemory) -> Option<&mut Physical> {
+        let held = self.physical.get_mut(&memory.handle)?;
+        (held.bytes == memory.bytes && !held.is_released).then_some(held)
+    }
+
+    /// Forgets a piece that nobody holds and that is mapped nowhere; the bytes that are free by that.
+    fn forget_unused(&mut self, handle: u64) -> u64 {
+        match self.physical.get(&handle) {
+            Some(Physical { bytes, mapping_count: 0, is_released: true }) => {
+                let bytes = *bytes;
+                self.physical.remove(&handle);
+                bytes
+            }
+            _ => 0,
+        }
+    }
 }
 
 impl Simulated {
@@ -64,27 +93,26 @@ impl VirtualMemory for Simulated {
         let Ranges { next_handle, physical, .. } = &mut state.ranges;
         *next_handle += 1;
         let handle = *next_handle;
-        physical.insert(handle, bytes);
+        physical.insert(handle, Physical { bytes, mapping_count: 0, is_released: false });
         Ok(PhysicalMemory { handle, bytes })
     }
 
     fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError> {
         let mut state = self.state();
-        if state.ranges.physical.get(&memory.handle) != Some(&memory.bytes) {
+        let State { ranges, used_bytes, .. } = &mut *state;
+        let Some(physical) = ranges.held(&memory) else {
             return Err(self.invalid_address(memory.handle, "not the handle of live physical memory of that size"));
-        }
-        state.ranges.physical.remove(&memory.handle);
+        };
         // Memory that is still mapped somewhere goes with its last mapping, as in the driver.
-        if !state.ranges.mappings.values().any(|(_, handle)| *handle == memory.handle) {
-            state.used_bytes -= memory.bytes;
-        }
+        physical.is_released = true;
+        *used_bytes -= ranges.forget_unused(memory.handle);
         Ok(())
     }
 
     fn map(&self, address: u64, memory: PhysicalMemory) -> Result<(), DeviceError> {
         self.run_script(Operation::Map, memory.bytes)?;
         let mut state = self.state();
-        if state.ranges.physical.get(&memory.handle) != Some(&memory.bytes) {
+        if state.ranges.held(&memory).is_none() {
             return Err(self.invalid_address(memory.handle, "not the handle of live physical memory of that size"));
         }
         let reservation = state.ranges.reservations.range(..=address).next_back();
@@ -101,6 +129,9 @@ impl VirtualMemory for Simulated {
             return Err(self.invalid_address(address, "memory is mapped there already"));
         }
         state.ranges.mappings.insert(address, (memory.bytes, memory.handle));
+        if let Some(physical) = state.ranges.held(&memory) {
+            physical.mapping_count += 1;
+        }
         Ok(())
     }
 
@@ -120,12 +151,13 @@ impl VirtualMemory for Simulated {
         if bytes == 0 || covered != Some(end) {
             return Err(self.invalid_address(address, "not a range of whole mapped pieces"));
         }
-        for (start, bytes, handle) in pieces {
-            state.ranges.mappings.remove(&start);
-            let still_mapped = state.ranges.mappings.values().any(|(_, of)| *of == handle);
-            if !still_mapped && !state.ranges.physical.contains_key(&handle) {
-                state.used_bytes -= bytes;
+        for (start, _, handle) in pieces {
+            let State { ranges, used_bytes, .. } = &mut *state;
+            ranges.mappings.remove(&start);
+            if let Some(physical) = ranges.physical.get_mut(&handle) {
+                physical.mapping_count -= 1;
             }
+            *used_bytes -= ranges.forget_unused(handle);
         }
         Ok(())
     }

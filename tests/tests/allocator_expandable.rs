@@ -7,7 +7,7 @@ use std::thread;
 
 use memtrack::device::{Device, Fault, Operation, Simulated, Stream};
 use memtrack::units::MIB;
-use memtrack::{AllocationError, Buffer, CachingAllocator, Config, Refusal};
+use memtrack::{AllocationError, Buffer, CachingAllocator, Config, PoolOptions, Refusal};
 
 const STREAM: Stream = Stream::DEFAULT;
 
@@ -98,8 +98,15 @@ fn what_was_mapped_before_a_refusal_stays_and_serves_smaller_requests() {
 
 #[test]
 fn a_failure_of_any_call_is_an_error_and_loses_nothing() {
-    for operation in [Operation::Reserve, Operation::Create, Operation::Map, Operation::Unmap] {
-        for failing_call in 0..4 {
+    for operation in [
+        Operation::Reserve,
+        Operation::Create,
+        Operation::Map,
+        Operation::Unmap,
+        Operation::ReleasePhysical,
+        Operation::SynchronizeStream,
+    ] {
+        for failing_call in 0..9 {
             let (device, allocator) = simulated(1 << 30);
             device.inject(Fault::Driver { operation, nth: failing_call });
             let mut held = Vec::new();
@@ -122,12 +129,38 @@ fn a_failure_of_any_call_is_an_error_and_loses_nothing() {
             }
             failures += usize::from(allocator.empty_cache().is_err());
             assert!(failures <= 1, "{operation:?}: {failures}");
+            if operation != Operation::ReleasePhysical {
+                assert_eq!(
+                    reserved_bytes(&allocator),
+                    device.used_bytes(),
+                    "{operation:?} {failing_call}, on the way back"
+                );
+            }
+            allocator.snapshot().check_consistency().unwrap();
             device.clear_faults();
+            let again = allocator.allocate_raw(100 * MIB, STREAM).unwrap();
+            allocator.free_raw(again).unwrap();
             allocator.empty_cache().unwrap();
             assert_eq!((reserved_bytes(&allocator), device.used_bytes()), (0, 0), "{operation:?} {failing_call}");
             drop(allocator);
         }
     }
+}
+
+/// What was mapped for a request before its refusal is more than was given back.
+#[test]
+fn a_refusal_half_way_through_a_request_is_an_out_of_memory() {
+    let (_, allocator) = simulated(50 * MIB);
+    let [first, second] = [20 * MIB; 2].map(|bytes| allocator.allocate_raw(bytes, STREAM).unwrap());
+    allocator.free_raw(first).unwrap();
+    allocator.empty_cache().unwrap();
+    allocator.free_raw(second).unwrap();
+    let pool = allocator.create_pool(PoolOptions::default());
+    let _capture = pool.begin_capture(Stream(9)).unwrap();
+    let AllocationError::OutOfMemory(error) = allocator.allocate_raw(60 * MIB, STREAM).unwrap_err() else {
+        panic!("not an out of memory")
+    };
+    assert_eq!((error.returned_bytes, error.refused_by), (0, Refusal::Device));
 }
 
 #[test]

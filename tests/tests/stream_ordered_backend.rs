@@ -162,7 +162,21 @@ fn everything_goes_back_whatever_is_dropped_last() {
     drop(allocator);
     assert!(device.used_bytes() >= 4 * MIB);
     drop(buffer);
-    assert_eq!(device.used_bytes(), 32 * MIB, "the device's pool keeps it until it goes");
+    assert_eq!(device.used_bytes(), 0);
+}
+
+#[test]
+fn a_limit_holds_for_several_threads_together() {
+    let (device, allocator) = simulated(1 << 30);
+    allocator.set_memory_fraction((100 * MIB) as f64 / (1 << 30) as f64).unwrap();
+    let operation = Operation::AllocateOrdered;
+    device.inject(Fault::Delay { operation, duration: std::time::Duration::from_millis(50) });
+    let served = std::thread::scope(|scope| {
+        let allocate = || allocator.allocate_raw(60 * MIB, STREAM).is_ok();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(allocate)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|served| *served).count()
+    });
+    assert_eq!(served, 1);
 }
 
 #[test]

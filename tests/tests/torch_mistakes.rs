@@ -114,6 +114,12 @@ fn a_raw_allocation_of_minus_one_byte() {
     assert!(allocator.free_raw(nothing).is_err(), "and cannot be named any more");
     assert!(matches!(allocator.allocate_raw(1 << 63, STREAM), Err(AllocationError::OutOfMemory(_))));
     assert!(matches!(allocator.allocate_raw(u64::MAX - 511, STREAM), Err(AllocationError::OutOfMemory(_))));
+    allocator.apply_settings("roundup_power2_divisions:4").unwrap();
+    for size in [0xe000_0000_0000_0001, u64::MAX - 511, u64::MAX] {
+        let nothing = allocator.allocate_raw(size, STREAM).unwrap();
+        assert_eq!(allocator.memory_allocated(), 0, "{size:#x} rounds to nothing, too");
+        allocator.free_raw(nothing).unwrap();
+    }
     drop(allocator);
     assert_eq!(device.used_bytes(), 0);
 }

@@ -76,6 +76,11 @@ pub(super) struct PageRange {
 }
 
 impl PageRange {
+    /// So many pages from the front.
+    pub(super) fn first_pages(&self, count: usize) -> Self {
+        Self { last: self.first + count, bytes: count as u64 * self.page_bytes, ..*self }
+    }
+
     pub(super) fn addresses(&self) -> impl Iterator<Item = u64> + use<> {
         let (address, page_bytes) = (self.address, self.page_bytes);
         (0..(self.last - self.first) as u64).map(move |page| address + page * page_bytes)

@@ -55,6 +55,7 @@ impl Inner {
         if let Err(AllocationError::OutOfMemory(error)) = &outcome {
             events::log_out_of_memory(error);
         }
+        self.pending.report_lost(self);
         outcome
     }
 
@@ -100,7 +101,8 @@ impl Inner {
         if outcome.is_err() && !self.routes.hold_events() {
             self.synchronize_pending(None)?;
             self.release_cached(&mut growth)?;
-            let returned_bytes = reserved_bytes - growth.reserved_bytes;
+            // What was mapped for the request before a refusal is no return.
+            let returned_bytes = reserved_bytes.saturating_sub(growth.reserved_bytes);
             self.ledger().retried(context::current(self.id));
             // Counted, so it is to be logged, however it ends.
             let mut log = |served| {
@@ -117,7 +119,8 @@ impl Inner {
             log(outcome.is_ok());
         }
         outcome.map_err(|refused_by| {
-            let returned_bytes = reserved_bytes - growth.reserved_bytes;
+            // What was mapped for the request before a refusal is no return.
+            let returned_bytes = reserved_bytes.saturating_sub(growth.reserved_bytes);
             let error = self.out_of_memory(&growth, &request, refused_by, returned_bytes);
             AllocationError::OutOfMemory(Box::new(error))
         })

@@ -16,7 +16,7 @@ use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::stream_ordered::OrderedFrees;
 use super::{CachingAllocator, Handle};
-use crate::device::{Device, Stream};
+use crate::device::{Device, PhysicalMemory, Stream};
 use crate::history::recording::{Recorder, StackId};
 use crate::ledger::{Ledger, LedgerGuard, SharedLedger};
 use crate::stats::PoolKind;
@@ -36,6 +36,8 @@ pub(crate) struct Growth {
     pub(super) rules: SizeRules,
     /// Where the program asked for what is going on, if that is recorded.
     pub(super) asked_at: StackId,
+    /// Physical memory that is mapped nowhere any more and that the device did not take back yet.
+    pub(super) unmapped: Vec<PhysicalMemory>,
 }
 
 /// All of an allocator but its public handle.
@@ -98,7 +100,14 @@ impl Inner {
             routes: Routes::new(config.torch_exact),
             is_stream_ordered: config.backend == Backend::CudaMallocAsync,
             ordered: OrderedFrees::default(),
-            growth: Mutex::new(Growth { reserved_bytes: 0, limit_bytes: None, config, rules, asked_at: StackId::NONE }),
+            growth: Mutex::new(Growth {
+                reserved_bytes: 0,
+                limit_bytes: None,
+                config,
+                rules,
+                asked_at: StackId::NONE,
+                unmapped: Vec::new(),
+            }),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
@@ -219,6 +228,7 @@ impl Inner {
                 self.pending.reuse_in_capture(self, stream);
             } else {
                 self.pending.poll(self)?;
+                self.pending.report_lost(self);
             }
         }
         let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
@@ -344,6 +354,7 @@ impl Inner {
         for shard in &gone {
             self.release_segments_of(shard);
         }
+        self.pending.report_lost(self);
     }
 }
 

@@ -112,11 +112,24 @@ impl Inner {
         Err(error)
     }
 
-    #[expect(unsafe_code, reason = "one of the two places where the allocator lets memory go")]
-    fn unmap(&self, address: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: callers name pages that nobody was given yet, or that lie wholly in a free block of pools that they hold locked, after
-        // the stream of these pools was synchronized; other streams were done with the block before it became free.
-        unsafe { self.memory()?.unmap(address, bytes) }
+    #[expect(unsafe_code, reason = "one of the places where the allocator lets memory go")]
+    fn unmap_page(&self, address: u64, page_bytes: u64) -> Result<(), DeviceError> {
+        // SAFETY: the caller names a page that lies wholly in a free block of pools that it holds locked, after the stream of these pools
+        // was synchronized; other streams were done with the block before it became free.
+        unsafe { self.memory()?.unmap(address, page_bytes) }
+    }
+
+    /// Gives physical memory back that is mapped nowhere any more. What the device refuses is kept, to be tried again.
+    fn release_unmapped(&self, growth: &mut Growth) -> Result<(), DeviceError> {
+        let device = self.memory()?;
+        let mut outcome = Ok(());
+        growth.unmapped.retain(|memory| {
+            let released = device.release_physical(*memory);
+            let is_kept = released.is_err();
+            outcome = std::mem::replace(&mut outcome, Ok(())).and(released);
+            is_kept
+        });
+        outcome
     }
 
     /// Gives the pages back that lie wholly in free blocks, and the addresses of segments without any.
@@ -130,6 +143,9 @@ impl Inner {
         // That needs the stream synchronized, which a capture forbids. PyTorch does it all the same, and breaks the capture.
         if self.routes.any_capture() {
             return Ok(());
+        }
+        if !growth.unmapped.is_empty() {
+            self.release_unmapped(growth)?;
         }
         let free: Vec<FreeBlock> =
             pools.free(pool).iter().filter(|free| pools.blocks[free.index].is_expandable()).collect();
@@ -168,15 +184,25 @@ impl Inner {
         let (pool, segment) = (pools.blocks[free.index].pool, pools.blocks[free.index].segment);
         // Unlike the release of a plain segment, unmapping waits for nobody.
         self.device.synchronize_stream(shard.stream)?;
-        self.unmap(range.address, range.bytes)?;
+        // Page by page, so that the books are right also when the device fails on the way.
+        let (mut unmapped_count, mut outcome) = (0, Ok(()));
+        for address in range.addresses() {
+            outcome = self.unmap_page(address, range.page_bytes);
+            if outcome.is_err() {
+                break;
+            }
+            unmapped_count += 1;
+        }
+        if unmapped_count == 0 {
+            return outcome;
+        }
+        let range = &range.first_pages(unmapped_count);
         let memory = pools.segments.get_mut(segment).map(|segment| segment.set_unmapped(range)).unwrap_or_default();
         pools.enter_unmapped(free, range, self.search_count(pool));
         growth.reserved_bytes -= range.bytes;
         self.record_segment(growth, TraceAction::SegmentUnmap, range.address, range.bytes, shard.stream);
         self.ledger().pages_unmapped(pool, range.bytes as i64);
-        let device = self.memory()?;
-        // All of them, whatever the first says.
-        let outcomes: Vec<_> = memory.into_iter().map(|memory| device.release_physical(memory)).collect();
-        outcomes.into_iter().collect()
+        growth.unmapped.extend(memory);
+        outcome.and(self.release_unmapped(growth))
     }
 }

@@ -131,6 +131,7 @@ impl Drop for MemoryPool {
         if let Err(error) = self.inner.release_private_pool(&self.pool) {
             events::log_kept_segments(&self.inner, &error);
         }
+        self.inner.pending.report_lost(&self.inner);
         after_use(&self.inner);
     }
 }

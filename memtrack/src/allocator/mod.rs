@@ -270,7 +270,10 @@ impl CachingAllocator {
         let stack = inner.history.capture_free(StackId::NONE);
         let mut growth = lock(&inner.growth);
         growth.asked_at = stack;
-        inner.release_all(&mut growth)
+        let outcome = inner.release_all(&mut growth);
+        drop(growth);
+        inner.pending.report_lost(inner);
+        outcome
     }
 
     /// Limits what is taken from the device to a share of its total memory; 1 removes the limit. Only growth is limited:

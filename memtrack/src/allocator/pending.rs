@@ -52,6 +52,10 @@ pub(crate) struct PendingFrees {
     /// Whether blocks held back may be reused within a capture.
     reuses_in_captures: AtomicBool,
     queues: Mutex<Queues>,
+    /// Blocks that stay out of use and were not logged yet.
+    lost: Mutex<Vec<(Stream, DeviceError)>>,
+    /// Zero spares the lock.
+    lost_count: AtomicUsize,
     /// One wait at a time, since each begins a generation of which only two are told apart.
     waiting: Mutex<()>,
 }
@@ -146,8 +150,31 @@ impl PendingFrees {
             self.count.fetch_sub(1, Ordering::AcqRel);
             lock(&self.queues).arrive(announced, 1);
             if let Some(error) = lost {
-                events::log_lost_block(inner, *stream, &error);
+                self.note_lost(*stream, error);
             }
+        }
+    }
+
+    /// A block stays out of use; callers may hold locks, so it is logged later.
+    fn note_lost(&self, stream: Stream, error: DeviceError) {
+        let mut lost = lock(&self.lost);
+        lost.push((stream, error));
+        self.lost_count.store(lost.len(), Ordering::Release);
+    }
+
+    /// Logs the blocks that were lost. The caller holds no lock.
+    #[inline]
+    pub(super) fn report_lost(&self, inner: &Inner) {
+        if self.lost_count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let lost = {
+            let mut lost = lock(&self.lost);
+            self.lost_count.store(0, Ordering::Release);
+            std::mem::take(&mut *lost)
+        };
+        for (stream, error) in lost {
+            events::log_lost_block(inner, stream, &error);
         }
     }
 
@@ -200,7 +227,7 @@ impl PendingFrees {
             match lost {
                 None => shard.event_done(index),
                 // As in `defer`: better lost than reused.
-                Some(error) => events::log_lost_block(inner, shard.stream, &error),
+                Some(error) => self.note_lost(shard.stream, error),
             }
             let event_count = streams.len().max(1);
             self.count.fetch_sub(event_count, Ordering::AcqRel);
@@ -369,11 +396,22 @@ impl PendingFrees {
         // Dropped without the lock: a shard that goes gives memory back.
         let held_back = std::mem::take(&mut lock(&self.queues).held_back);
         self.count.fetch_sub(held_back.len(), Ordering::AcqRel);
-        if outcome.is_err() {
-            let forgotten = std::mem::take(&mut lock(&self.queues).by_stream);
-            let event_count = forgotten.iter().map(|(_, queue)| queue.len()).sum();
-            self.count.fetch_sub(event_count, Ordering::AcqRel);
-            drop(forgotten);
+        if outcome.is_ok() {
+            return;
+        }
+        // One event could not be waited for: each of the others may be, or else its stream, or the device.
+        let device = &*inner.device;
+        let left = std::mem::take(&mut lock(&self.queues).by_stream);
+        for (stream, queue) in left {
+            for PendingFree { event, shard, index } in queue {
+                let waited = device.wait_event(&event).or_else(|_| device.synchronize_stream(stream));
+                match waited.or_else(|_| device.synchronize()) {
+                    Ok(()) => shard.event_done(index),
+                    Err(error) => self.note_lost(stream, error),
+                }
+                device.release_event(event);
+                self.count.fetch_sub(1, Ordering::AcqRel);
+            }
         }
     }
 

@@ -69,10 +69,11 @@ impl RoundupDivisions {
         if divisions <= 1 || bytes <= MIN_BLOCK_BYTES.wrapping_mul(divisions) {
             return None;
         }
+        // Of sizes that only the raw interface lets through, what overflows comes to 0, as without divisions.
         match (1_u64 << bytes.ilog2()) >> divisions.ilog2() {
-            0 => Some(bytes.next_power_of_two()),
+            0 => Some(bytes.checked_next_power_of_two().unwrap_or(0)),
             // Smaller steps than a block come up from 2^55 bytes on, where PyTorch's sizes would be no whole blocks.
-            step => Some(bytes.next_multiple_of(step.max(MIN_BLOCK_BYTES))),
+            step => Some(bytes.checked_next_multiple_of(step.max(MIN_BLOCK_BYTES)).unwrap_or(0)),
         }
     }
 }

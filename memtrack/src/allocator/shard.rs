@@ -162,6 +162,7 @@ impl Shard {
         block.event_count = streams.len() as u32;
         drop(pools);
         inner.pending.defer(inner, self, index, &streams, announced);
+        inner.pending.report_lost(inner);
     }
 
     /// A pending block is to wait for so many events.

@@ -42,6 +42,16 @@ fn memory(device: &dyn Device) -> Result<&dyn StreamOrderedMemory, DeviceError> 
     })
 }
 
+/// As in PyTorch, the limit is for what is used, not for what the pool has reserved.
+fn within_limit(
+    limit_bytes: Option<u64>,
+    memory: &dyn StreamOrderedMemory,
+    requested_bytes: u64,
+) -> Result<bool, DeviceError> {
+    let Some(limit_bytes) = limit_bytes else { return Ok(true) };
+    Ok(memory.ordered_usage()?.used_bytes.saturating_add(requested_bytes) <= limit_bytes)
+}
+
 impl Inner {
     /// Memory of exactly this size, for the work that the stream is given from now on.
     #[cold]
@@ -53,9 +63,16 @@ impl Inner {
         self.free_refused();
         let shard = self.shard(stream)?;
         let memory = memory(&*self.device)?;
-        let address = match self.within_limit(memory, requested_bytes)? {
-            true => memory.allocate_ordered(requested_bytes, stream).map(Ok),
-            false => Ok(Err(Refusal::Limit)),
+        let address = {
+            // With a limit one after the other, or each of several threads would see room for all.
+            let growth = lock(&self.growth);
+            let limit_bytes = growth.limit_bytes;
+            let _alone = limit_bytes.is_some().then_some(growth);
+            if within_limit(limit_bytes, memory, requested_bytes)? {
+                memory.allocate_ordered(requested_bytes, stream).map(Ok)
+            } else {
+                Ok(Err(Refusal::Limit))
+            }
         };
         let refused_by = match address {
             Ok(Ok(address)) => return Ok(Lease::new(Arc::clone(&shard), self.hold(&shard, address, requested_bytes))),
@@ -66,13 +83,6 @@ impl Inner {
         let error = self.ordered_out_of_memory(memory, stream, requested_bytes, refused_by);
         events::log_out_of_memory(&error);
         Err(AllocationError::OutOfMemory(Box::new(error)))
-    }
-
-    /// As in PyTorch, the limit is for what is used, not for what the pool has reserved.
-    fn within_limit(&self, memory: &dyn StreamOrderedMemory, requested_bytes: u64) -> Result<bool, DeviceError> {
-        let limit_bytes = lock(&self.growth).limit_bytes;
-        let Some(limit_bytes) = limit_bytes else { return Ok(true) };
-        Ok(memory.ordered_usage()?.used_bytes.saturating_add(requested_bytes) <= limit_bytes)
     }
 
     /// Enters a block into its shard and into the books.
@@ -122,18 +132,33 @@ impl Inner {
                 drop(pools);
                 self.ledger().free_completed(&entry, SplitChange::default());
                 self.enter_reserved();
+                if self.ordered.closed.load(Ordering::Acquire) {
+                    // Nobody will ask again, so nothing is kept. Refused, it goes with the device.
+                    let _ = self.trim_pool();
+                }
             }
-            // The device has it back when it goes.
-            Err(error) if self.ordered.closed.load(Ordering::Acquire) => {
-                events::log_lost_block(self, shard.stream, &error);
-            }
-            // The stream is captured, or the driver is failing: in time it may take it.
-            Err(_) => {
-                let mut refused = lock(&self.ordered.refused);
-                refused.push(free);
-                self.ordered.count.store(refused.len(), Ordering::Release);
+            Err(error) => {
+                let stream = shard.stream;
+                if self.keep_refused(free) {
+                    return;
+                }
+                // The device has it back when it goes.
+                events::log_lost_block(self, stream, &error);
             }
         }
+    }
+
+    /// Keeps a free to be tried again: the stream is captured, or the driver is failing, and in time it may take it. `false` once the
+    /// allocator's handles are gone.
+    fn keep_refused(&self, free: RefusedFree) -> bool {
+        let mut refused = lock(&self.ordered.refused);
+        // Asked under the lock, which `close_ordered` takes to say so.
+        if self.ordered.closed.load(Ordering::Acquire) {
+            return false;
+        }
+        refused.push(free);
+        self.ordered.count.store(refused.len(), Ordering::Release);
+        true
     }
 
     /// Lets later work of `stream` wait for what `other` was given.
@@ -156,14 +181,20 @@ impl Inner {
         if self.ordered.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let refused = std::mem::take(&mut *lock(&self.ordered.refused));
-        self.ordered.count.store(0, Ordering::Release);
+        let refused = {
+            let mut refused = lock(&self.ordered.refused);
+            self.ordered.count.store(0, Ordering::Release);
+            std::mem::take(&mut *refused)
+        };
         refused.into_iter().for_each(|free| self.give_back(free));
     }
 
     /// The last handle is gone: what is cached goes back, as far as the driver takes it.
     pub(super) fn close_ordered(&self) {
-        self.ordered.closed.store(true, Ordering::Release);
+        {
+            let _refused = lock(&self.ordered.refused);
+            self.ordered.closed.store(true, Ordering::Release);
+        }
         if let Err(error) = self.trim_ordered() {
             events::log_kept_segments(self, &error);
         }
@@ -179,10 +210,14 @@ impl Inner {
     /// Waits for the device and gives back what its pool does not need.
     pub(super) fn trim_ordered(&self) -> Result<(), DeviceError> {
         self.free_refused();
-        self.device.synchronize()?;
-        memory(&*self.device)?.trim_ordered(0)?;
+        self.trim_pool()
+    }
+
+    fn trim_pool(&self) -> Result<(), DeviceError> {
+        let synchronized = self.device.synchronize();
+        let trimmed = memory(&*self.device)?.trim_ordered(0);
         self.enter_reserved();
-        Ok(())
+        synchronized.and(trimmed)
     }
 
     /// All that PyTorch counts with this backend: what the driver's pool says. Everything else stays zero.

@@ -22,6 +22,8 @@ pub enum Operation {
     Reserve,
     /// [`VirtualMemory::create`](crate::device::VirtualMemory::create)
     Create,
+    /// [`VirtualMemory::release_physical`](crate::device::VirtualMemory::release_physical)
+    ReleasePhysical,
     /// [`VirtualMemory::map`](crate::device::VirtualMemory::map)
     Map,
     /// [`VirtualMemory::unmap`](crate::device::VirtualMemory::unmap)

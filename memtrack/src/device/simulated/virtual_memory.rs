@@ -98,6 +98,7 @@ impl VirtualMemory for Simulated {
     }
 
     fn release_physical(&self, memory: PhysicalMemory) -> Result<(), DeviceError> {
+        self.run_script(Operation::ReleasePhysical, memory.bytes)?;
         let mut state = self.state();
         let State { ranges, used_bytes, .. } = &mut *state;
         let Some(physical) = ranges.held(&memory) else {

@@ -90,6 +90,10 @@ impl MemoryPool {
     /// synchronized, since the driver allows none of it; so an allocation that finds no memory is out of memory without a retry. Other
     /// threads that are just doing such things are waited for first.
     ///
+    /// That is so for this allocator alone. In the driver's strictest mode a capture is broken by whatever queries events or
+    /// synchronizes on any thread of the process: another allocator on the device, a `PinnedAllocator` with blocks that wait for streams (its
+    /// background thread included), other libraries. Capture in the mode *thread local* or *relaxed* where there are such.
+    ///
     /// # Errors
     ///
     /// As for [`enter`](Self::enter); an unknown stream.

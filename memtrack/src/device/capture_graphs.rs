@@ -53,7 +53,12 @@ impl CapturePast {
 ///
 /// The driver does not guard a graph that is being captured: as long as one of these calls lasts, no other thread may give work to
 /// a stream of the same capture, nor end it.
-pub trait CaptureGraphs {
+///
+/// # Safety
+///
+/// Reuse of memory within a capture relies on it: what is told of a graph is so. A node counts as past only when the graph orders it before the
+/// point in question.
+pub unsafe trait CaptureGraphs {
     /// Where a stream is in its capture; `None` when it takes part in none, or in a broken one.
     ///
     /// # Errors

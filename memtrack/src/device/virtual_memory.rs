@@ -14,7 +14,14 @@ pub struct PhysicalMemory {
 /// Address ranges and physical pages, apart. All sizes and addresses are multiples of [`granularity_bytes`].
 ///
 /// [`granularity_bytes`]: Self::granularity_bytes
-pub trait VirtualMemory {
+///
+/// # Safety
+///
+/// Buffers rely on it for memory safety. An implementation promises that a range from [`reserve`](Self::reserve) overlaps no live
+/// segment or range; that after [`map`](Self::map) and [`map_pieces`](Self::map_pieces) the physical memory is behind the addresses, usable by
+/// every stream, until [`unmap`](Self::unmap) is called for it or the device is dropped; and that a piece of physical memory is nobody
+/// else's.
+pub unsafe trait VirtualMemory {
     /// The smallest piece (2 MiB on today's GPUs).
     fn granularity_bytes(&self) -> u64;
 
@@ -82,7 +89,8 @@ pub trait VirtualMemory {
     ///
     /// # Errors
     ///
-    /// A range that is not mapped, or cuts a piece.
+    /// A range that is not mapped, or cuts a piece: then nothing has changed. When the driver fails on the way, pieces at the front may be
+    /// unmapped; of one piece alone, it is or it is not.
     ///
     /// # Safety
     ///

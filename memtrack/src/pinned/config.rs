@@ -31,7 +31,8 @@ pub struct PinnedConfig {
     /// ends; blocks are cut from it as long as it has room. `pinned_reserve_segment_size_mb`, none by default.
     pub reserve_segment_bytes: Option<u64>,
     /// Let a thread of its own look, every 100 µs, which blocks their streams are done with, instead of each allocation. It
-    /// sleeps while no block waits. `pinned_use_background_threads`, off by default.
+    /// sleeps while no block waits. `pinned_use_background_threads`, off by default. Its queries break a graph capture in the
+    /// driver's strictest mode, on whatever thread that is; capture in another mode where it is on.
     pub use_background_thread: bool,
     /// Count as PyTorch 2.11 does, mistakes included; see [`HostMemoryStats`](super::HostMemoryStats). Nothing else changes.
     /// Off by default, and no setting of PyTorch's.

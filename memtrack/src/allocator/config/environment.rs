@@ -1,6 +1,7 @@
 //! The environment variables, memtrack's and PyTorch's.
 
 use std::env::VarError;
+use std::fmt;
 
 use super::{Config, ConfigError, InvalidSetting, TorchConfigError};
 
@@ -11,7 +12,9 @@ pub const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_ALLOC_CONF";
 const TORCH_VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 /// Why the environment gave no configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+///
+/// Its `Debug` text is the message too, since that is what a `main` that returns it prints.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
     /// The text is wrong.
@@ -25,8 +28,16 @@ pub enum EnvironmentError {
     NotUnicode,
 }
 
+impl fmt::Debug for EnvironmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Why one of PyTorch's environment variables gave no configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+///
+/// Its `Debug` text is the message too.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {error}")]
 #[non_exhaustive]
 pub struct TorchEnvironmentError {
@@ -34,6 +45,12 @@ pub struct TorchEnvironmentError {
     pub variable: &'static str,
     /// What PyTorch says to its text.
     pub error: TorchConfigError,
+}
+
+impl fmt::Debug for TorchEnvironmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Config {

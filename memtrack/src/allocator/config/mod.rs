@@ -119,8 +119,9 @@ pub struct Config {
     /// - Counts of pinned memory go down again.
     ///
     /// On, PyTorch's numbers come out there too, for comparisons. Memory in use is never freed either way; nor is memory that a graph
-    /// works on given back or lent to others, nor are pages unmapped while a graph is captured. Fixed once an allocator is
-    /// made.
+    /// works on given back or lent to others, nor are pages unmapped while a graph is captured; and a stream that was recorded while a
+    /// pool was entered is waited for. Threads go on with cached memory while one of them waits for the driver, as in PyTorch with
+    /// `release_lock_on_cudamalloc`. Fixed once an allocator is made.
     pub torch_exact: bool,
     origin: Origin,
 }

@@ -148,7 +148,8 @@ impl GraphNode {
     }
 }
 
-impl CaptureGraphs for Cuda {
+// SAFETY: the answers are the driver's own: the dependencies of nodes, walked backwards from where the stream stands.
+unsafe impl CaptureGraphs for Cuda {
     fn capture_point(&self, stream: Stream) -> Result<Option<CapturePoint>, DeviceError> {
         let stream = self.stream_handle(stream)?;
         // SAFETY: a registered stream, which the table keeps alive; the capture is left alone as the trait asks.

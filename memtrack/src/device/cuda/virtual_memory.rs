@@ -235,7 +235,8 @@ impl Cuda {
 }
 
 /// Unmapping does not wait for the device: whoever unmaps a range first waits for the work that uses it.
-impl VirtualMemory for Cuda {
+// SAFETY: the driver keeps ranges and physical memory apart, and the table of what is mapped where refuses what does not fit.
+unsafe impl VirtualMemory for Cuda {
     fn granularity_bytes(&self) -> u64 {
         self.ranges.as_ref().map_or(0, Ranges::granularity_bytes)
     }

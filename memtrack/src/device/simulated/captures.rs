@@ -72,7 +72,8 @@ impl Simulated {
     }
 }
 
-impl CaptureGraphs for Simulated {
+// SAFETY: the graph is what it was told, and there is no memory behind any address.
+unsafe impl CaptureGraphs for Simulated {
     fn capture_point(&self, stream: Stream) -> Result<Option<CapturePoint>, DeviceError> {
         self.run_script(Operation::CapturePoint, 0)?;
         Ok(self.state().captures.streams.get(&stream).cloned())

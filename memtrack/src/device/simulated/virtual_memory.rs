@@ -56,7 +56,8 @@ impl Simulated {
     }
 }
 
-impl VirtualMemory for Simulated {
+// SAFETY: there is no memory behind the addresses, and every access to it is refused; live ranges are kept apart.
+unsafe impl VirtualMemory for Simulated {
     fn granularity_bytes(&self) -> u64 {
         self.granularity_bytes.unwrap_or(1)
     }

@@ -191,6 +191,9 @@ fn an_out_of_memory_is_an_event() {
             Ok(())
         }
     }
+    // Somebody listens on every thread: else another test that meets the same event first, with nobody listening, can have it
+    // switched off.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let (lines, allocator) = (Lines::default(), CachingAllocator::new(Arc::new(Simulated::with_capacity(1 << 20))));
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();

@@ -31,7 +31,7 @@ fn fixture(path: &str) -> String {
     fixtures().join(path).to_str().unwrap().to_owned()
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "file",
     "kind",
     "agrees",
@@ -46,6 +46,8 @@ const KEYS: [&str; 14] = [
     "ns_per_operation",
     "skipped",
     "error",
+    "compared_statistics",
+    "compared_addresses",
 ];
 
 #[test]

@@ -144,6 +144,51 @@ fn cases() -> Vec<Case> {
             r#"{"ops": [{"op": ["sync"], "changed": {"num_ooms": null}}]}"#,
             "ops[0].changed.num_ooms: expected",
         ),
+        // Twice is no answer.
+        text(
+            "twice.json",
+            "{\"ops\": [],\n \"final_stats\": {\"num_ooms\": 0, \"num_ooms\": 1}}",
+            r#"line 2 column 46: the object that ends here has the key "num_ooms" twice"#,
+        ),
+        text(
+            "twice.json",
+            r#"{"ops": [], "ops": []}"#,
+            r#"line 1 column 22: the object that ends here has the key "ops""#,
+        ),
+        text(
+            "twice.json",
+            r#"{"device_traces": [[{"action": "alloc", "addr": 1, "addr": 2, "size": 1, "stream": 0}]]}"#,
+            r#"has the key "addr" twice"#,
+        ),
+        text(
+            "keys.json",
+            r#"{"keys": ["num_ooms", "num_ooms"], "ops": []}"#,
+            "keys[1]: `num_ooms` is in the list already",
+        ),
+        golden(
+            r#"{"op": "init", "d": [[0, 1], [0, 2]]}"#,
+            "ops[1].d[1][0]: `num_ooms` has a value in this step already",
+        ),
+        line("# meta {}\n# meta {}", "line 5: # meta: there is such a line already"),
+        line("# final {}\n# final {}", "line 5: # final: there is such a line already"),
+        line("# marks []\n# marks []", "line 5: # marks: there is such a line already"),
+        line(
+            r#"# final {"num_ooms": 0, "num_ooms": 0}"#,
+            r#"line 4: line 1 column 30: the object that ends here has the key"#,
+        ),
+        // More than is asked for.
+        step(r#"["alloc", 8, 10, 0, 5]"#, "ops[1].op: item 4 is one too many; the list has at most 4"),
+        step(r#"["sync", 1]"#, "ops[1].op: item 1 is one too many; the list has at most 1"),
+        step(r#"["free", 7, 1]"#, "ops[1].op: item 2 is one too many; the list has at most 2"),
+        golden(
+            r#"{"op": "pool_new", "pool": [0, 1, 2]}"#,
+            "ops[1].pool: item 2 is one too many; the list has at most 2",
+        ),
+        golden(r#"{"op": "init", "d": [[0, 1, 2]]}"#, "ops[1].d[0]: item 2 is one too many"),
+        text("trace.json", r#"{"ops": [], "trace": [["oom", 0, 1, 0, 9]]}"#, "trace[0]: item 4 is one too many"),
+        line("p 1", "line 4: the phase is missing"),
+        line("p 1 a b c", "line 4: `b` is one word too many"),
+        line("# marks [[1, \"a\", {}, 3]]\np 1 a", "line 4: item 0: item 3 is one too many"),
         // Golden files.
         golden(r#"{"op": ["free", 1]}"#, "ops[1].op: expected a text, found a list of 2"),
         golden(r#"{"op": "grow"}"#, "ops[1].op: unknown operation `grow`; known are init, alloc"),

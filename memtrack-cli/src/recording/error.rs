@@ -21,6 +21,18 @@ pub enum ReadError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// More JSON than is read.
+    #[error("has more than {limit_bytes} bytes of JSON, unpacked; no more is read")]
+    TooLargeJson {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// More to do than is kept.
+    #[error("has more than {limit} steps; no more are read")]
+    TooManySteps {
+        /// The limit.
+        limit: usize,
+    },
     /// Nothing in it.
     #[error("is empty")]
     Empty,

@@ -1,7 +1,10 @@
 //! Golden files: JSON whose steps are objects with the operation's name, and statistics by their place in a list.
 
+use std::collections::HashMap;
+
 use super::blocks::{Blocks, Pools};
 use super::error::ReadError;
+use super::history::{self, HistoryEntry, is_device_call};
 use super::json::At;
 use super::script::Script;
 use super::{
@@ -33,7 +36,13 @@ pub(super) fn read(file: &At<'_>) -> Result<Recording, ReadError> {
     let mut reader = StepReader { blocks, pools, streams: streams(file)?, side_stream_is_busy: false };
     let mut says_something = !keys.is_empty();
     let steps = file.field("ops")?;
+    let mut device_calls: Option<HashMap<usize, Vec<HistoryEntry>>> = None;
     for (number, item) in steps.items()?.enumerate() {
+        if let Some(calls) = item.optional("device")? {
+            let calls = calls.items()?.map(|call| device_call(number, &call)).collect::<Result<_, ReadError>>()?;
+            device_calls.get_or_insert_default().insert(number, calls);
+            says_something = true;
+        }
         for operation in reader.operations(&item)? {
             recording.steps.push(Step::new(number, operation));
         }
@@ -52,14 +61,31 @@ pub(super) fn read(file: &At<'_>) -> Result<Recording, ReadError> {
     }
     recording.script = Script::AtAnswer;
     recording.block_count = reader.blocks.count();
-    recording.expected = says_something.then(|| Expected { cumulative: true, ..Expected::default() });
+    recording.expected = says_something.then(|| Expected { cumulative: true, device_calls, ..Expected::default() });
     Ok(recording)
+}
+
+/// `[action, address, bytes]`.
+fn device_call(number: usize, call: &At<'_>) -> Result<HistoryEntry, ReadError> {
+    let entry = history::entry(number, call, 3)?;
+    if is_device_call(entry.action) {
+        return Ok(entry);
+    }
+    Err(call.problem(format!("`{}` is no call to the device", entry.action.name())))
 }
 
 /// The statistics that steps name by number.
 fn keys(file: &At<'_>) -> Result<Vec<StatisticKey>, ReadError> {
     let Some(keys) = file.optional("keys")? else { return Ok(Vec::new()) };
-    keys.items()?.map(|key| statistic(key.text()?, &key)).collect()
+    let mut known = Vec::new();
+    for item in keys.items()? {
+        let key = statistic(item.text()?, &item)?;
+        if known.contains(&key) {
+            return Err(item.problem(format!("`{}` is in the list already", key.name())));
+        }
+        known.push(key);
+    }
+    Ok(known)
 }
 
 /// The handles of the streams that steps name by number.
@@ -70,13 +96,18 @@ fn streams(file: &At<'_>) -> Result<Vec<u64>, ReadError> {
 
 fn changes(step: &At<'_>, keys: &[StatisticKey]) -> Result<Vec<(StatisticKey, i64)>, ReadError> {
     let Some(changes) = step.optional("d")? else { return Ok(Vec::new()) };
-    let change = |change: At<'_>| {
-        let key = change.item(0, "the statistic's place in `keys`")?;
-        let found = usize::try_from(key.unsigned()?).ok().and_then(|index| keys.get(index));
-        let missing = || key.problem(format!("`keys` has {} names, counted from 0", keys.len()));
-        Ok((*found.ok_or_else(missing)?, change.item(1, "the value")?.signed()?))
-    };
-    changes.items()?.map(change).collect()
+    let mut found: Vec<(StatisticKey, i64)> = Vec::new();
+    for change in changes.items()? {
+        change.ends_at(2)?;
+        let place = change.item(0, "the statistic's place in `keys`")?;
+        let missing = || place.problem(format!("`keys` has {} names, counted from 0", keys.len()));
+        let key = usize::try_from(place.unsigned()?).ok().and_then(|index| keys.get(index)).ok_or_else(missing)?;
+        if found.iter().any(|(known, _)| known == key) {
+            return Err(place.problem(format!("`{}` has a value in this step already", key.name())));
+        }
+        found.push((*key, change.item(1, "the value")?.signed()?));
+    }
+    Ok(found)
 }
 
 struct StepReader {
@@ -163,6 +194,7 @@ impl StepReader {
 
 fn pool(step: &At<'_>) -> Result<PoolName, ReadError> {
     let pool = step.field("pool")?;
+    pool.ends_at(2)?;
     Ok(PoolName(
         pool.item(0, "the pool's first number")?.unsigned()?,
         pool.item(1, "the pool's second number")?.unsigned()?,

@@ -7,20 +7,24 @@
 mod blocks;
 mod error;
 mod golden;
+mod history;
 mod json;
 mod program;
 mod script;
 mod snapshot;
 mod source;
 mod trace;
+mod value;
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 pub use error::ReadError;
+pub use history::{ExpectedHistory, ExpectedSegment, Facts, HistoryEntry, is_device_call};
 pub use script::Script;
-use serde_json::Value;
 
 use self::json::At;
+use self::value::Json;
 use crate::operation::Operation;
 use crate::statistics::StatisticKey;
 
@@ -33,6 +37,8 @@ const MOST_TOTAL: &str = "2^44 (16 TiB)";
 /// Stream handles from here on are the runner's own.
 pub(crate) const OWN_STREAMS: u64 = 1 << 62;
 const MOST_STREAM: &str = "2^62 - 1";
+/// More than any recording has; each takes about a hundred bytes, and its block some more.
+const MOST_STEPS: usize = 10_000_000;
 /// A pickle says its protocol first.
 const PICKLE_START: u8 = 0x80;
 
@@ -117,6 +123,12 @@ pub struct Expected {
     pub end: Vec<(StatisticKey, i64)>,
     /// PyTorch's summary tables at the end: whether abbreviated, and the text.
     pub summaries: Vec<(bool, String)>,
+    /// The allocator's own history.
+    pub history: Option<ExpectedHistory>,
+    /// The calls to the device in each step by its number, where the file has them; a step without any has none.
+    pub device_calls: Option<HashMap<usize, Vec<HistoryEntry>>>,
+    /// The segments at the end.
+    pub segments: Option<Vec<ExpectedSegment>>,
 }
 
 impl Recording {
@@ -176,7 +188,7 @@ impl Recording {
     }
 
     fn from_json(bytes: &[u8]) -> Result<Vec<Self>, ReadError> {
-        let value: Value = serde_json::from_slice(bytes).map_err(ReadError::Json)?;
+        let value = Json::parse(bytes)?;
         let whole = At::whole(&value);
         if whole.has("device_traces") {
             return snapshot::read(bytes);
@@ -201,6 +213,55 @@ fn statistics(object: &At<'_>) -> Result<Vec<(StatisticKey, i64)>, ReadError> {
 
 fn statistic(name: &str, at: &At<'_>) -> Result<StatisticKey, ReadError> {
     StatisticKey::find(name).ok_or_else(|| at.problem(format!("`{name}` is no statistic of PyTorch 2.11")))
+}
+
+/// Whether there are more steps than are kept.
+fn check_step_count(count: usize) -> Result<(), ReadError> {
+    if count > MOST_STEPS { Err(ReadError::TooManySteps { limit: MOST_STEPS }) } else { Ok(()) }
+}
+
+/// Whether the addresses of blocks that live at the same time can be; the step's number and the problem. For recordings
+/// that do not say where segments lay, whose addresses cannot be compared.
+fn check_addresses(steps: &[Step]) -> Result<(), (usize, String)> {
+    let mut live: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut addresses: HashMap<usize, u64> = HashMap::new();
+    for step in steps {
+        match (&step.operation, step.answer) {
+            (Operation::Allocate { block, bytes, .. }, Some(Answer::Address(address))) => {
+                let problem = |problem: String| Err((step.number, format!("address {address}: {problem}")));
+                match (bytes, address) {
+                    (0, 0) => continue,
+                    (0, _) => return problem("no bytes have the address 0".to_owned()),
+                    (_, 0) => return problem("no memory has it".to_owned()),
+                    _ => {}
+                }
+                let end = address.saturating_add(*bytes);
+                if let Some((_, (other_end, id))) = live.range(..end).next_back()
+                    && *other_end > address
+                {
+                    return problem(format!("block {id}, which is not freed yet, has bytes there too"));
+                }
+                live.insert(address, (end, block.id));
+                addresses.insert(block.index, address);
+            }
+            (Operation::Free { block } | Operation::CompleteFree { block }, _) => {
+                if let Some(address) = addresses.remove(&block.index) {
+                    live.remove(&address);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes the addresses, which there is nothing to compare with, and leaves that there was memory.
+fn forget_addresses(steps: &mut [Step]) {
+    for step in steps {
+        if let Some(Answer::Address(_)) = step.answer {
+            step.answer = Some(Answer::Served);
+        }
+    }
 }
 
 /// A segment's address; devices put them at multiples of 512.

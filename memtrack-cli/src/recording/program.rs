@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
+use memtrack::history::TraceAction;
+
 use super::blocks::Blocks;
 use super::error::ReadError;
+use super::history::{self, ExpectedHistory, HistoryEntry};
 use super::json::At;
 use super::script::{Script, ScriptWriter};
 use super::{
     Answer, Expected, Kind, MOST_REQUEST, MOST_REQUEST_BYTES, MOST_STREAM, MOST_TOTAL, MOST_TOTAL_BYTES, OWN_STREAMS,
-    Recording, Step, check_segment_address, statistics,
+    Recording, Step, check_addresses, check_segment_address, forget_addresses, statistics,
 };
 use crate::operation::Operation;
 
@@ -60,12 +63,25 @@ pub(super) fn read(file: &At<'_>) -> Result<Recording, ReadError> {
             says_something = true;
         }
         if matches!(step.operation, Operation::Allocate { .. }) {
-            step.answer = answer(&item, &history.script)?;
+            step.answer = answer(&item)?;
             says_something |= step.answer.is_some();
         }
         recording.steps.push(step);
     }
+    if history.script == Script::None {
+        check_addresses(&recording.steps)
+            .map_err(|(step, problem)| ReadError::Content { path: format!("ops[{step}].ptr"), problem })?;
+        forget_addresses(&mut recording.steps);
+    }
     recording.script = history.script;
+    if let Some(entries) = history.entries {
+        expected.history = Some(ExpectedHistory { device_calls_alone: false, entries });
+        says_something = true;
+    }
+    if let Some(list) = file.optional("final_segments")? {
+        expected.segments = Some(history::segments(&list)?);
+        says_something = true;
+    }
     recording.operation_count = recording.steps.len();
     recording.block_count = reader.blocks.count();
     recording.expected = says_something.then_some(expected);
@@ -84,13 +100,11 @@ fn of_kind(kind: &At<'_>) -> Result<&'static str, ReadError> {
 }
 
 /// What the step says its allocation returned.
-fn answer(step: &At<'_>, script: &Script) -> Result<Option<Answer>, ReadError> {
+fn answer(step: &At<'_>) -> Result<Option<Answer>, ReadError> {
     let address = step.optional("ptr")?.map(|address| address.unsigned()).transpose()?;
     match (address, step.optional("oom")?) {
         (Some(_), Some(oom)) => Err(oom.problem("an allocation has `ptr` or `oom`, not both")),
-        (Some(address), None) if *script != Script::None => Ok(Some(Answer::Address(address))),
-        // Without segments to compare with, an address says only that there was one.
-        (Some(_), None) => Ok(Some(Answer::Served)),
+        (Some(address), None) => Ok(Some(Answer::Address(address))),
         (None, Some(_)) => Ok(Some(Answer::OutOfMemory)),
         (None, None) => Ok(None),
     }
@@ -99,40 +113,39 @@ fn answer(step: &At<'_>, script: &Script) -> Result<Option<Answer>, ReadError> {
 /// What the field `trace`, the allocator's own history, is used for.
 struct History {
     script: Script,
-    /// The stream handles of the allocations that succeeded, in order.
-    streams: Vec<u64>,
+    /// All but snapshots, where the file has the field.
+    entries: Option<Vec<HistoryEntry>>,
 }
 
 impl History {
     fn read(file: &At<'_>) -> Result<Self, ReadError> {
         let mut script = ScriptWriter::default();
-        let mut streams = Vec::new();
-        if let Some(trace) = file.optional("trace")? {
-            for entry in trace.items()? {
-                let action = entry.item(0, "the action")?;
-                let address = || {
-                    let address = entry.item(1, "the address")?;
-                    check_segment_address(address.unsigned()?).map_err(|problem| address.problem(problem))
-                };
-                let bytes = || entry.item(2, "the bytes")?.unsigned();
-                match action.text()? {
-                    "alloc" => streams.push(stream(&entry.item(3, "the stream")?)?),
-                    "segment_alloc" => script.segment_allocated(address()?),
-                    "segment_map" => script.mapped(address()?, bytes()?),
-                    "segment_unmap" => script.unmapped(address()?, bytes()?),
-                    "free_requested" | "free_completed" | "segment_free" | "oom" | "snapshot" => {}
-                    other => return Err(action.problem(format!("`{other}` is no action of PyTorch's history"))),
-                }
+        let Some(trace) = file.optional("trace")? else { return Ok(Self { script: Script::None, entries: None }) };
+        let mut entries = Vec::new();
+        for (number, item) in trace.items()?.enumerate() {
+            let entry = history::entry(number, &item, 4)?;
+            let address = || {
+                let at = item.item(1, "the address")?;
+                check_segment_address(at.unsigned()?).map_err(|problem| at.problem(problem))
+            };
+            match entry.action {
+                TraceAction::SegmentAlloc => script.segment_allocated(address()?),
+                TraceAction::SegmentMap => script.mapped(address()?, entry.bytes),
+                TraceAction::SegmentUnmap => script.unmapped(address()?, entry.bytes),
+                TraceAction::Snapshot => continue,
+                _ => {}
             }
+            entries.push(entry);
         }
-        Ok(Self { script: script.finish(), streams })
+        Ok(Self { script: script.finish(), entries: Some(entries) })
     }
 
     /// The handles of the streams that steps number: the n-th allocation that succeeded is the n-th of the history, which
     /// has the handle. A stream that the history does not tell is its number.
     fn stream_handles(&self, steps: &At<'_>) -> Result<HashMap<u64, u64>, ReadError> {
         let mut handles = HashMap::new();
-        let mut history = self.streams.iter();
+        let entries = self.entries.iter().flatten().filter(|entry| entry.action == TraceAction::Alloc);
+        let mut history = entries.filter_map(|entry| entry.stream);
         for step in steps.items()? {
             if step.optional("ptr")?.is_none() {
                 continue;
@@ -140,7 +153,7 @@ impl History {
             let Some(handle) = history.next() else { break };
             let operation = step.field("op")?;
             if let Ok(number) = operation.item(3, "the stream").and_then(|number| number.unsigned()) {
-                handles.entry(number).or_insert(*handle);
+                handles.entry(number).or_insert(handle);
             }
         }
         Ok(handles)
@@ -166,7 +179,15 @@ impl StepReader {
         let name = operation.item(0, "the name of the operation")?;
         let id = || operation.item(1, "the block")?.unsigned();
         let problem = |problem: String| operation.problem(problem);
-        Ok(match name.text()? {
+        let name_text = name.text()?;
+        operation.ends_at(match name_text {
+            "alloc" => 4,
+            "record_stream" => 3,
+            "free" | "sleep" | "set_fraction" => 2,
+            "sync" | "empty_cache" | "reset_peak" | "reset_accumulated" => 1,
+            other => return Err(name.problem(format!("unknown operation `{other}`; known are {OPERATIONS}"))),
+        })?;
+        Ok(match name_text {
             "alloc" => {
                 let bytes = operation.item(2, "the bytes")?.at_most(MOST_REQUEST_BYTES, MOST_REQUEST)?;
                 let stream = self.stream(operation, 3)?;
@@ -182,8 +203,7 @@ impl StepReader {
             "empty_cache" => Operation::EmptyCache,
             "reset_peak" => Operation::ResetPeak,
             "reset_accumulated" => Operation::ResetAccumulated,
-            "set_fraction" => Operation::SetFraction { fraction: operation.item(1, "the fraction")?.fraction()? },
-            other => return Err(name.problem(format!("unknown operation `{other}`; known are {OPERATIONS}"))),
+            _ => Operation::SetFraction { fraction: operation.item(1, "the fraction")?.fraction()? },
         })
     }
 }

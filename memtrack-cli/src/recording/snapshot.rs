@@ -6,7 +6,7 @@ use memtrack::device::Stream;
 use memtrack::history::{ReadLimits, Replay, ReplayKind, ReplayedAllocation, SettingValue, Snapshot};
 
 use super::error::ReadError;
-use super::{Kind, MOST_REQUEST, MOST_REQUEST_BYTES, MOST_STREAM, OWN_STREAMS, Recording, Step};
+use super::{Kind, MOST_REQUEST, MOST_REQUEST_BYTES, MOST_STREAM, OWN_STREAMS, Recording, Step, check_step_count};
 use crate::operation::{BlockId, Operation};
 
 const NO_HISTORY: &str = "no device has a history to replay; record one with `torch.cuda.memory._record_memory_history()` \
@@ -15,6 +15,7 @@ const NO_HISTORY: &str = "no device has a history to replay; record one with `to
 /// One recording for each device with a history.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Recording>, ReadError> {
     let snapshot = Snapshot::from_bytes(bytes, &ReadLimits::default())?;
+    check_step_count(snapshot.device_traces.iter().map(Vec::len).sum())?;
     let mut recordings = Vec::new();
     for (device, trace) in snapshot.device_traces.iter().enumerate() {
         if trace.is_empty() {

@@ -2,15 +2,17 @@
 
 use std::iter::Peekable;
 
-use serde_json::Value;
+use memtrack::history::TraceAction;
 
 use super::blocks::Blocks;
 use super::error::ReadError;
+use super::history::{ExpectedHistory, HistoryEntry};
 use super::json::At;
 use super::script::ScriptWriter;
+use super::value::Json;
 use super::{
     Answer, Expected, Kind, MOST_REQUEST, MOST_REQUEST_BYTES, MOST_STREAM, MOST_TOTAL, MOST_TOTAL_BYTES, OWN_STREAMS,
-    Recording, Step, check_segment_address, statistics,
+    Recording, Step, check_addresses, check_segment_address, check_step_count, forget_addresses, statistics,
 };
 use crate::operation::Operation;
 use crate::statistics::StatisticKey;
@@ -29,6 +31,7 @@ pub(super) fn read(text: &str) -> Result<Recording, ReadError> {
             None if line.content.is_empty() => {}
             None => lines.push(line),
         }
+        check_step_count(lines.len())?;
     }
     let mut reader = EventReader {
         says_completions: lines.iter().any(|line| line.kind() == "c"),
@@ -36,6 +39,7 @@ pub(super) fn read(text: &str) -> Result<Recording, ReadError> {
         // Blocks that were freed while another stream used them, by the file's numbers.
         in_use: Blocks::default(),
         script: ScriptWriter::default(),
+        device_calls: Vec::new(),
         marks: notes.marks.as_deref(),
         mark_count: 0,
         steps: Vec::new(),
@@ -44,6 +48,7 @@ pub(super) fn read(text: &str) -> Result<Recording, ReadError> {
     let mut events = lines.iter().copied().peekable();
     while let Some(line) = events.next() {
         reader.event(line, &mut events).map_err(|problem| ReadError::Line { line: line.number, problem })?;
+        check_step_count(reader.steps.len())?;
     }
     if let Some(marks) = &notes.marks
         && marks.len() != reader.mark_count
@@ -53,18 +58,16 @@ pub(super) fn read(text: &str) -> Result<Recording, ReadError> {
     }
     recording.script = reader.script.finish();
     if recording.script == super::Script::None {
-        // No segment to compare with.
-        for step in &mut reader.steps {
-            if let Some(Answer::Address(_)) = step.answer {
-                step.answer = Some(Answer::Served);
-            }
-        }
+        check_addresses(&reader.steps).map_err(|(line, problem)| ReadError::Line { line, problem })?;
+        forget_addresses(&mut reader.steps);
     }
     recording.steps = reader.steps;
     recording.block_count = reader.blocks.count();
     recording.operation_count = reader.operation_count;
     if notes.marks.is_some() || notes.end.is_some() {
-        recording.expected = Some(Expected { end: notes.end.unwrap_or_default(), ..Expected::default() });
+        let history = (recording.script != super::Script::None)
+            .then_some(ExpectedHistory { device_calls_alone: true, entries: reader.device_calls });
+        recording.expected = Some(Expected { end: notes.end.unwrap_or_default(), history, ..Expected::default() });
     }
     Ok(recording)
 }
@@ -97,6 +100,7 @@ struct RecordedMark {
 /// What comments say that mean something.
 #[derive(Debug, Default)]
 struct Notes {
+    has_meta: bool,
     marks: Option<Vec<RecordedMark>>,
     end: Option<Vec<(StatisticKey, i64)>>,
 }
@@ -107,7 +111,16 @@ impl Notes {
         if !matches!(name, "meta" | "final" | "marks") {
             return Ok(());
         }
-        let value: Value = serde_json::from_str(json).map_err(ReadError::Json)?;
+        let is_second = match name {
+            "meta" => std::mem::replace(&mut self.has_meta, true),
+            "final" => self.end.is_some(),
+            _ => self.marks.is_some(),
+        };
+        if is_second {
+            let problem = "there is such a line already; a file has one".to_owned();
+            return Err(ReadError::Content { path: format!("# {name}"), problem });
+        }
+        let value = Json::parse(json.as_bytes())?;
         let whole = At::whole(&value);
         match name {
             "meta" => {
@@ -124,6 +137,7 @@ impl Notes {
             "final" => self.end = Some(statistics(&whole)?),
             _ => {
                 let mark = |mark: At<'_>| {
+                    mark.ends_at(3)?;
                     Ok(RecordedMark {
                         epoch: mark.item(0, "the epoch")?.unsigned()?,
                         phase: mark.item(1, "the phase")?.text()?.to_owned(),
@@ -143,6 +157,7 @@ struct EventReader<'a> {
     blocks: Blocks,
     in_use: Blocks,
     script: ScriptWriter,
+    device_calls: Vec<HistoryEntry>,
     marks: Option<&'a [RecordedMark]>,
     mark_count: usize,
     steps: Vec<Step>,
@@ -203,26 +218,29 @@ impl EventReader<'_> {
             }
             "p" => {
                 let epoch = fields.number("the epoch")?;
-                let phase = fields.rest();
-                self.mark(line.number, epoch, &phase)?;
+                let phase = fields.word("the phase")?;
+                self.mark(line.number, epoch, phase)?;
             }
-            "S" => {
-                let address = check_segment_address(fields.number("the address")?)?;
-                fields.number("the bytes")?;
-                fields.optional_stream()?;
-                self.script.segment_allocated(address);
-            }
-            "M" => {
-                let address = check_segment_address(fields.number("the address")?)?;
+            kind @ ("S" | "M" | "s" | "m") => {
+                let action = match kind {
+                    "S" => TraceAction::SegmentAlloc,
+                    "M" => TraceAction::SegmentMap,
+                    "s" => TraceAction::SegmentFree,
+                    _ => TraceAction::SegmentUnmap,
+                };
+                let takes = matches!(kind, "S" | "M");
+                let address = fields.number("the address")?;
+                let address = if takes { check_segment_address(address)? } else { address };
                 let bytes = fields.number("the bytes")?;
-                fields.optional_stream()?;
-                self.script.mapped(address, bytes);
-            }
-            "s" | "m" => {
-                let (address, bytes) = (fields.number("the address")?, fields.number("the bytes")?);
-                if line.kind() == "m" {
-                    self.script.unmapped(address, bytes);
+                let stream = if takes { fields.stream_if_any()? } else { None };
+                match kind {
+                    "S" => self.script.segment_allocated(address),
+                    "M" => self.script.mapped(address, bytes),
+                    "m" => self.script.unmapped(address, bytes),
+                    _ => {}
                 }
+                let number = line.number;
+                self.device_calls.push(HistoryEntry { number, action, address: Some(address), bytes, stream });
             }
             other => return Err(format!("`{other}` is no event; a line is {EVENTS}")),
         }
@@ -266,13 +284,19 @@ impl<'l, I: Iterator<Item = &'l str>> Fields<I> {
     }
 
     fn optional_stream(&mut self) -> Result<u64, String> {
-        let stream = self.optional_number("the stream")?.unwrap_or(0);
-        if stream < OWN_STREAMS { Ok(stream) } else { Err(format!("the stream, {stream}: at most {MOST_STREAM}")) }
+        Ok(self.stream_if_any()?.unwrap_or(0))
     }
 
-    fn rest(&mut self) -> String {
-        let words: Vec<&str> = self.fields.by_ref().collect();
-        words.join(" ")
+    fn stream_if_any(&mut self) -> Result<Option<u64>, String> {
+        let stream = self.optional_number("the stream")?;
+        match stream {
+            Some(stream) if stream >= OWN_STREAMS => Err(format!("the stream, {stream}: at most {MOST_STREAM}")),
+            _ => Ok(stream),
+        }
+    }
+
+    fn word(&mut self, what: &str) -> Result<&'l str, String> {
+        self.fields.next().ok_or_else(|| format!("{what} is missing"))
     }
 
     fn end(mut self) -> Result<(), String> {

@@ -6,6 +6,7 @@
 
 mod divergence;
 mod figures;
+mod history;
 mod measure;
 mod plan;
 mod report;

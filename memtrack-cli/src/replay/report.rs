@@ -41,9 +41,10 @@ pub struct Report {
     pub skipped: Option<String>,
     /// Why there is no result.
     pub error: Option<String>,
-    /// How many values of statistics and how many addresses agree.
-    #[serde(skip)]
-    pub compared: (usize, usize),
+    /// Values of statistics that were compared and agree.
+    pub compared_statistics: Option<usize>,
+    /// Addresses that were compared and agree.
+    pub compared_addresses: Option<usize>,
 }
 
 impl Report {
@@ -64,7 +65,8 @@ impl Report {
             ns_per_operation: None,
             skipped: None,
             error: None,
-            compared: (0, 0),
+            compared_statistics: None,
+            compared_addresses: None,
         }
     }
 
@@ -86,7 +88,8 @@ impl Report {
             Replayed::Verified(Verification { difference, statistics, addresses, operations, figures, .. }) => {
                 self.agrees = Some(difference.is_none());
                 self.first_difference = difference;
-                self.compared = (statistics, addresses);
+                self.compared_statistics = Some(statistics);
+                self.compared_addresses = Some(addresses);
                 (operations, figures)
             }
             Replayed::Measured(figures) => (recording.operation_count, figures),
@@ -132,7 +135,8 @@ impl Report {
                 format!("{}: differs: {}", self.file, difference.describe(kind))
             }
             (None, Some(_)) => {
-                let (statistics, addresses) = self.compared;
+                let statistics = self.compared_statistics.unwrap_or_default();
+                let addresses = self.compared_addresses.unwrap_or_default();
                 format!(
                     "{}: verified: {operations} operations, {statistics} statistics and {addresses} addresses agree",
                     self.file

@@ -6,6 +6,7 @@ use memtrack::MemoryStats;
 use serde::Serialize;
 
 use super::figures::Figures;
+use super::history;
 use crate::operation::Operation;
 use crate::recording::{Answer, Expected, Kind, Recording, Step};
 use crate::session::{Outcome, Place, Session, SessionError, Setup};
@@ -111,6 +112,9 @@ pub(super) fn verify(
         },
         trail: Trail::default(),
     };
+    if run.compares_addresses {
+        history::start(expected, &session);
+    }
     run.done.difference = run.run(recording, &mut session)?;
     run.trail.stats = session.stats();
     run.done.figures.at_end(&run.trail.stats);
@@ -147,6 +151,7 @@ impl Run<'_> {
             }
             let table = std::mem::take(&mut self.table);
             let difference = self.compare(&table, Some(step.number), &step.operation, session);
+            let difference = difference.or_else(|| self.compare_device_calls(step, session));
             if difference.is_some() {
                 return Ok(difference);
             }
@@ -162,12 +167,45 @@ impl Run<'_> {
         }
         let at_end = self.expected.end.iter().copied().collect();
         let difference = self.compare(&at_end, None, &"end", session);
+        let difference = difference.or_else(|| self.compare_history(recording.kind, session));
         Ok(difference.or_else(|| self.compare_summaries(session)))
+    }
+
+    fn compare_device_calls(&self, step: &Step, session: &Session) -> Option<Difference> {
+        if !self.compares_addresses || self.expected.device_calls.is_none() {
+            return None;
+        }
+        history::compare_step(self.expected, step.number, &step.operation.to_string(), session)
+    }
+
+    /// What the allocator did by itself, and its segments.
+    fn compare_history(&self, kind: Kind, session: &Session) -> Option<Difference> {
+        if !self.compares_addresses {
+            return None;
+        }
+        let history = self.expected.history.as_ref();
+        let difference = history.and_then(|expected| history::compare_whole(expected, kind, session));
+        let segments = self.expected.segments.as_ref();
+        difference.or_else(|| segments.and_then(|expected| history::compare_segments(expected, session)))
     }
 
     /// Does one thing; the difference, if it did not come to what it should.
     fn answer(&mut self, step: &Step, session: &mut Session) -> Result<Option<Difference>, SessionError> {
         self.done.figures.before(&step.operation, session);
+        if let Operation::CompleteEvents { count } = step.operation {
+            // An event for each block that was given back and is still in use.
+            let stats = session.stats();
+            let outstanding = stats.active.all.current - stats.allocation.all.current;
+            if count as u128 > outstanding.max(0) as u128 {
+                return Ok(Some(Difference {
+                    step: Some(step.number),
+                    operation: step.operation.to_string(),
+                    key: "events_completed".to_owned(),
+                    expected: Figure::Text(format!("{count} outstanding events")),
+                    got: Figure::Text(outstanding.to_string()),
+                }));
+            }
+        }
         if let Some(answer) = step.answer {
             session.expect_answer(if let Answer::Address(address) = answer { Some(address) } else { None });
         }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use clap::Parser as _;
 
 use crate::options::{Command, Options, ReplayOptions};
-use crate::replay::replay_file;
+use crate::replay::{escaped, replay_file};
 
 /// Wrong usage, a file without a result, or a result that cannot be written.
 const FAILED: u8 = 2;
@@ -31,20 +31,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
 fn replay(options: &ReplayOptions, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let choices = options.choices();
     let mut status = 0;
+    let mut is_read = true;
     for file in &options.files {
         let report = replay_file(file, &choices);
         status = status.max(report.status());
         if let Some(error) = &report.error {
             // Where standard error is closed or full, the status still says it.
-            let _ = writeln!(errors, "memtrack: {}: {error}", report.file);
+            let _ = writeln!(errors, "memtrack: {}: {}", escaped(&report.file), escaped(error));
+        }
+        if !is_read {
+            continue;
         }
         let line = if options.json { serde_json::to_string(&report).ok() } else { report.line() };
         let Some(line) = line else { continue };
         // Each as it comes, since a file can take a while.
         match writeln!(output, "{line}").and_then(|()| output.flush()) {
             Ok(()) => {}
-            // Nobody reads any more, as behind `head`: that is no mistake, and the rest need not be done.
-            Err(error) if reader_is_gone(&error) => return status,
+            // Nobody reads any more, as behind `head`: that is no mistake. The status still speaks for every file.
+            Err(error) if reader_is_gone(&error) => is_read = false,
             Err(error) => {
                 let _ = writeln!(errors, "memtrack: cannot write the results: {error}");
                 return FAILED;

@@ -5,8 +5,9 @@ use std::fmt;
 /// A block of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockId {
-    /// The number that the file gives it; a file may use a number again once the block is freed.
-    pub id: u64,
+    /// The number that the file gives it; a file may use a number again once the block is freed. `None` for a request that
+    /// found no memory and names no block.
+    pub id: Option<u64>,
     /// Its place among all allocations of the recording, never used again.
     pub index: usize,
 }
@@ -114,16 +115,26 @@ impl fmt::Display for PoolName {
     }
 }
 
+impl fmt::Display for BlockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            Some(id) => id.fmt(f),
+            None => f.write_str("what an oom got"),
+        }
+    }
+}
+
 impl fmt::Display for Operation {
     /// In the words of the files, as short as a message needs it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Allocate { block, bytes, stream } => {
-                write!(f, "alloc {}, {bytes} bytes on stream {stream}", block.id)
-            }
-            Self::Free { block } | Self::FreeInUse { block } => write!(f, "free {}", block.id),
-            Self::CompleteFree { block } => write!(f, "free of {} complete", block.id),
-            Self::RecordStream { block, stream } => write!(f, "record_stream {}, stream {stream}", block.id),
+            Self::Allocate { block, bytes, stream } => match block.id {
+                Some(id) => write!(f, "alloc {id}, {bytes} bytes on stream {stream}"),
+                None => write!(f, "oom, {bytes} bytes on stream {stream}"),
+            },
+            Self::Free { block } | Self::FreeInUse { block } => write!(f, "free {block}"),
+            Self::CompleteFree { block } => write!(f, "free of {block} complete"),
+            Self::RecordStream { block, stream } => write!(f, "record_stream {block}, stream {stream}"),
             Self::SetBusy { stream } => write!(f, "sleep on stream {stream}"),
             Self::CompleteEvents { count } => write!(f, "{count} events complete"),
             Self::Synchronize => f.write_str("sync"),

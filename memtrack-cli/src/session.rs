@@ -92,6 +92,14 @@ pub enum SessionError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The addresses of the file cannot be.
+    #[error("{place}: the recorded addresses cannot be: {error}")]
+    Script {
+        /// Where the replay came to one.
+        place: String,
+        /// What the device said.
+        error: AllocationError,
+    },
     /// An operation names a pool that is not there.
     #[error("pool {0} does not exist here")]
     NoPool(PoolName),

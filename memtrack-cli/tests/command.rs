@@ -50,12 +50,16 @@ const KEYS: [&str; 16] = [
     "compared_addresses",
 ];
 
+fn spoilt_program() -> String {
+    let mut spoilt: Value = serde_json::from_str(&unpacked("programs/oom-simple.json.gz")).unwrap();
+    spoilt["ops"][1]["changed"]["num_ooms"] = 2.into();
+    spoilt.to_string()
+}
+
 #[test]
 fn the_worst_status_wins_and_every_file_gets_its_line() {
     let folder = Folder::new("worst");
-    let mut spoilt: Value = serde_json::from_str(&unpacked("programs/oom-simple.json.gz")).unwrap();
-    spoilt["ops"][1]["changed"]["num_ooms"] = 2.into();
-    let spoilt = spoilt.to_string();
+    let spoilt = spoilt_program();
     let (good, differs) = (fixture("programs/oom-simple.json.gz"), folder.write("differs.json", spoilt));
     let (bad, measured) = (folder.write("bad.json", "{}"), folder.write("measured.txt", "a 1 5\n"));
     for (files, status) in [
@@ -143,9 +147,67 @@ fn a_reader_that_goes_is_no_mistake_and_a_full_disk_is_one() {
         assert_eq!(status, Some(2), "{arguments:?}: {errors}");
         assert!(!errors.contains("panicked"), "{errors}");
     }
+    // The status is that of all files, also of those behind the one whose line nobody read.
+    let folder = Folder::new("gone");
+    let (bad, differs) = (folder.write("bad.json", "{}"), folder.write("differs.json", spoilt_program()));
+    for (files, expected) in [([&file, &differs, &file], 1), ([&file, &differs, &bad], 2)] {
+        let arguments: Vec<&str> = ["replay"].into_iter().chain(files.map(String::as_str)).collect();
+        let (status, _, errors) = end(memtrack(&arguments).stdout(closed.try_clone().unwrap()));
+        assert_eq!((status, errors.lines().count()), (Some(expected), usize::from(expected == 2)), "{errors}");
+    }
     // Where errors cannot be written either, the status still tells.
     let full = File::options().write(true).open("/dev/full").unwrap();
     assert_eq!(end(memtrack(&["replay", "nowhere.json"]).stderr(full)).0, Some(2));
+}
+
+#[test]
+fn nothing_of_a_file_or_its_name_steers_the_terminal() {
+    let folder = Folder::new("escaped");
+    let bad = folder.write("bad\u{1b}[31m\n.txt", "\u{1b}]0;title\u{7} 1\n");
+    let (status, output, errors) = end(&mut memtrack(&["replay", &bad]));
+    assert_eq!((status, output.as_str(), errors.lines().count()), (Some(2), "", 1));
+    assert!(errors.contains(r"bad\u{1b}[31m\n.txt: line 1: `\u{1b}]0;title\u{7}` is no event"), "{errors}");
+    let phase = "# marks [[1, \"\u{9b}31m\", {\"num_ooms\": 3}]]\np 1 \u{9b}31m\n".replace("\"\u{9b}", "\"\\u009b");
+    let differs = folder.write("differs\u{1b}.txt", phase);
+    let (status, output, _) = end(&mut memtrack(&["replay", &differs]));
+    assert_eq!((status, output.lines().count()), (Some(1), 1), "{output}");
+    assert!(output.contains(r"differs\u{1b}.txt: differs: line 2, phase \u{9b}31m of epoch 1"), "{output}");
+}
+
+#[test]
+fn a_request_that_found_no_memory_is_called_so() {
+    let folder = Folder::new("oom-line");
+    let file = folder.write("trace.txt", "# final {}\no 512 3\n");
+    let (status, output, _) = end(&mut memtrack(&["replay", &file]));
+    assert_eq!(status, Some(1));
+    assert!(output.contains("line 2, oom, 512 bytes on stream 3: address: expected out of memory"), "{output}");
+}
+
+#[test]
+fn what_a_snapshot_shows_and_its_history_does_not_tell_is_said() {
+    let folder = Folder::new("left-out");
+    let snapshot = |pool: &str, settings: &str| {
+        format!(
+            r#"{{"segments": [{{"address": 4194304, "total_size": 2097152, "stream": 0, "segment_pool_id": {pool}, "blocks": []}}],
+            "device_traces": [[{{"action": "alloc", "addr": 8388608, "size": 512, "stream": 0}}]],
+            "allocator_settings": {settings}}}"#
+        )
+    };
+    for (pool, settings, said) in [
+        ("[0, 0]", r#"{"expandable_segments": false}"#, None),
+        ("[0, 1]", "{}", Some("1 of the segments belong to private pools")),
+        ("[0, 0]", r#"{"expandable_segments": true}"#, Some("expandable_segments differed from the configuration")),
+    ] {
+        let file = folder.write("snapshot.json", snapshot(pool, settings));
+        let (status, output, errors) = end(&mut memtrack(&["replay", "--json", &file]));
+        let object: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(status, Some(0), "{errors}");
+        assert_eq!(object["skipped"].as_str().map(|skipped| skipped.contains(said.unwrap_or("?"))), said.map(|_| true));
+    }
+    for name in ["default", "expandable"] {
+        let (_, output, _) = end(&mut memtrack(&["replay", "--json", &fixture(&format!("snapshots/{name}.pickle"))]));
+        assert!(serde_json::from_str::<Value>(&output).unwrap()["skipped"].is_null(), "{output}");
+    }
 }
 
 #[test]

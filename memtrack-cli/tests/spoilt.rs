@@ -138,23 +138,193 @@ fn another_segment_address_is_noticed() {
     // Where the next segment would overlap, the device cannot follow.
     let mut spoilt = parsed("programs/best-fit.json.gz");
     spoilt["trace"][2][1] = spoilt["trace"][0][1].clone();
-    let difference = json_difference(&spoilt);
-    assert!(matches!(&difference.got, Figure::Text(text) if text.contains("overlaps")), "{difference:?}");
+    let error = json_error(&spoilt);
+    assert!(
+        error.starts_with("step 1, alloc 1, 26214400 bytes on stream 0: the recorded addresses cannot be"),
+        "{error}"
+    );
+    assert!(error.contains("overlaps"), "{error}");
+}
+
+/// Why a file cannot be replayed.
+fn json_error(content: &Value) -> String {
+    let recordings = Recording::parse("spoilt.json", content.to_string().as_bytes());
+    match recordings {
+        Ok(recordings) => replay(&recordings[0], &Choices::default()).unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn assert_text(difference: &Difference, step: Option<usize>, key: &str, expected: &str, got: &str) {
+    let text = |text: &str| Figure::Text(text.to_owned());
+    assert_eq!((difference.step, difference.key.as_str()), (step, key), "{difference:?}");
+    assert_eq!((&difference.expected, &difference.got), (&text(expected), &text(got)));
+}
+
+#[test]
+fn every_entry_of_a_history_is_compared() {
+    for program in PROGRAMS {
+        let good = parsed(program);
+        for (place, entry) in good["trace"].as_array().unwrap().iter().enumerate() {
+            let (action, address) = (entry[0].as_str().unwrap(), entry[1].as_u64().unwrap());
+            let key = format!("trace[{place}]");
+            let says = |spoilt: &Value, part: &str| {
+                let difference = json_difference(spoilt);
+                assert_eq!((difference.step, &difference.key), (None, &key), "{difference:?}");
+                assert!(matches!(&difference.expected, Figure::Text(text) if text.contains(part)), "{difference:?}");
+            };
+            if !action.starts_with("segment_") {
+                let mut spoilt = good.clone();
+                spoilt["trace"][place][1] = json!(address + 1);
+                if action == "oom" {
+                    assert_eq!(difference("oom.json", &spoilt.to_string()), None, "free memory of another machine");
+                } else {
+                    says(&spoilt, &format!("at {} on", address + 1));
+                }
+                if action != "alloc" {
+                    spoilt["trace"][place][1] = json!(address);
+                    spoilt["trace"][place][3] = json!(77);
+                    says(&spoilt, "on stream 77");
+                }
+                let mut spoilt = good.clone();
+                spoilt["trace"][place][2] = json!(3);
+                says(&spoilt, " of 3 bytes");
+            }
+            if action == "free_completed" {
+                let mut spoilt = good.clone();
+                spoilt["trace"].as_array_mut().unwrap().remove(place);
+                assert_eq!(json_difference(&spoilt).key, key);
+                spoilt = good.clone();
+                spoilt["trace"][place][0] = json!("free_requested");
+                says(&spoilt, "free_requested of");
+            }
+        }
+        let mut spoilt = good.clone();
+        let more = json!(["segment_free", 512, 512, 0]);
+        spoilt["trace"].as_array_mut().unwrap().push(more);
+        let key = format!("trace[{}]", good["trace"].as_array().unwrap().len());
+        assert_text(&json_difference(&spoilt), None, &key, "segment_free of 512 bytes at 512 on stream 0", "nothing");
+    }
+}
+
+#[test]
+fn every_part_of_the_segments_at_the_end_is_compared() {
+    let good = parsed("programs/expandable-frag.json.gz");
+    let first = good["final_segments"][0].as_object().unwrap();
+    for (name, value) in first.iter().filter(|(name, _)| !matches!(name.as_str(), "device" | "blocks")) {
+        let mut spoilt = good.clone();
+        spoilt["final_segments"][0][name] = match value {
+            Value::Number(number) => json!(number.as_u64().unwrap() + 1),
+            Value::String(_) => json!("other"),
+            Value::Bool(flag) => json!(!flag),
+            _ => json!([0, 1]),
+        };
+        assert_eq!(json_difference(&spoilt).key, format!("final_segments[0].{name}"));
+    }
+    for (name, value) in first["blocks"][0].as_object().unwrap() {
+        let mut spoilt = good.clone();
+        spoilt["final_segments"][0]["blocks"][0][name] =
+            value.as_u64().map_or(json!("other"), |number| json!(number + 1));
+        assert_eq!(json_difference(&spoilt).key, format!("final_segments[0].blocks[0].{name}"));
+    }
+    let mut spoilt = good.clone();
+    spoilt["final_segments"][0]["blocks"] = json!([]);
+    assert_text(&json_difference(&spoilt), None, "final_segments[0].blocks", "0 blocks", "1 blocks");
+    spoilt["final_segments"] = json!([]);
+    let count = good["final_segments"].as_array().unwrap().len();
+    assert_text(&json_difference(&spoilt), None, "final_segments", "0 segments", &format!("{count} segments"));
+}
+
+#[test]
+fn every_call_to_the_device_of_a_golden_file_is_compared_in_its_step() {
+    for file in ["toggle", "exp_large40"] {
+        let good = parsed(&format!("golden/{file}.json.gz"));
+        let steps = good["ops"].as_array().unwrap().iter().enumerate();
+        let calls = steps.filter(|(_, step)| step["device"].as_array().is_some_and(|calls| !calls.is_empty()));
+        for (number, _) in calls.step_by(9) {
+            let mut spoilt = good.clone();
+            let call = &mut spoilt["ops"][number]["device"][0];
+            call[2] = json!(call[2].as_u64().unwrap() + 1);
+            let found = json_difference(&spoilt);
+            assert_eq!((found.step, found.key.as_str()), (Some(number), "device[0]"));
+            spoilt["ops"][number]["device"] = json!([]);
+            let found = json_difference(&spoilt);
+            assert_eq!((found.step, found.expected), (Some(number), Figure::Text("nothing".to_owned())));
+        }
+    }
+}
+
+#[test]
+fn more_events_than_are_outstanding_are_a_difference() {
+    let mut spoilt = parsed("golden/events.json.gz");
+    let steps = spoilt["ops"].as_array_mut().unwrap();
+    let number =
+        steps.iter().position(|step| step["events_completed"].as_u64().is_some_and(|count| count > 0)).unwrap();
+    steps[number]["events_completed"] = json!(1_000);
+    let found = json_difference(&spoilt);
+    assert_eq!((found.step, found.key.as_str()), (Some(number), "events_completed"));
+    assert_eq!(found.expected, Figure::Text("1000 outstanding events".to_owned()));
+}
+
+#[test]
+fn addresses_without_segments_have_to_be_possible() {
+    let program = |first: u64, second: u64, bytes: u64| {
+        let steps = format!(
+            r#"{{"op": ["alloc", 0, 1024, 0], "ptr": {first}}}, {{"op": ["alloc", 1, {bytes}, 0], "ptr": {second}}}"#
+        );
+        serde_json::from_str::<Value>(&format!(r#"{{"ops": [{steps}]}}"#)).unwrap()
+    };
+    for (first, second, bytes, said) in [
+        (4096, 4096, 512, "ops[1].ptr: address 4096: block 0, which is not freed yet, has bytes there too"),
+        (4096, 4608, 512, "ops[1].ptr: address 4608: block 0"),
+        (4096, 3584, 1024, "ops[1].ptr: address 3584: block 0"),
+        (4096, 8192, 0, "ops[1].ptr: address 8192: no bytes have the address 0"),
+        (4096, 0, 512, "ops[1].ptr: address 0: no memory has it"),
+    ] {
+        assert_eq!(
+            json_error(&program(first, second, bytes)).split("; ").next().unwrap().find(said),
+            Some(0),
+            "{said}"
+        );
+    }
+    for (second, bytes) in [(0, 0), (5120, 512), (3584, 512)] {
+        assert_eq!(difference("possible.json", &program(4096, second, bytes).to_string()), None);
+    }
+    let trace = "# final {}\na 1 512 0 4096\na 2 512 0 4096\n";
+    let error = Recording::parse("trace.txt", trace.as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("line 3: address 4096: block 1"), "{error}");
+}
+
+#[test]
+fn segments_of_traces_are_compared_in_size_and_stream() {
+    for (path, kind) in [("traces/gnn_sampled.default.txt.gz", "S "), ("traces/gnn_sampled.expand.txt.gz", "M ")] {
+        let text = unpacked(path);
+        let (index, line) = text.lines().enumerate().filter(|(_, line)| line.starts_with(kind)).last().unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        for spoilt in [format!("{kind}{} 512 {}", words[1], words[3]), format!("{kind}{} {} 9", words[1], words[2])] {
+            let spoilt = spoilt_trace(path, |number, _| (number == index + 1).then(|| spoilt.clone()));
+            let found = difference("trace.txt", &spoilt).unwrap();
+            assert_eq!((found.step, found.key.as_str()), (Some(index + 1), "device call"), "{found:?}");
+        }
+        let more = format!("{text}\ns 512 512");
+        assert_eq!(difference("trace.txt", &more).unwrap().got, Figure::Text("nothing".to_owned()));
+    }
 }
 
 #[test]
 fn a_line_of_a_table_is_compared() {
     let mut spoilt = parsed("programs/edge-sizes.json.gz");
     let table = spoilt["memory_summary_abbreviated"].as_str().unwrap().replace("Allocations  ", "Allocation   ");
+    let line = 1 + table.lines().position(|line| line.starts_with("| Allocation   ")).unwrap();
     spoilt["memory_summary_abbreviated"] = json!(table);
     let difference = json_difference(&spoilt);
-    assert_eq!(difference.key, "memory_summary_abbreviated");
+    assert_eq!(difference.key, format!("memory_summary_abbreviated, line {line}"));
     assert!(
         matches!(&difference.expected, Figure::Text(line) if line.starts_with("| Allocation   ")),
         "{difference:?}"
     );
     spoilt["memory_summary_abbreviated"] = json!("");
-    assert_eq!(json_difference(&spoilt).key, "memory_summary_abbreviated");
+    assert_eq!(json_difference(&spoilt).key, "memory_summary_abbreviated, line 1");
 }
 
 #[test]

@@ -29,6 +29,51 @@ fn line(line: &str, said: &'static str) -> Case {
     text("trace.txt", &format!("# by hand\na 7 512 0 1024\n\n{line}\n"), said)
 }
 
+/// A history of entries of 512 bytes: the action and the address of each.
+fn history(entries: &[(&str, u64)], said: &'static str) -> Case {
+    let entry = |(action, address): &(&str, u64)| {
+        format!(r#"{{"action": "{action}", "addr": {address}, "size": 512, "stream": 0}}"#)
+    };
+    let entries: Vec<String> = entries.iter().map(entry).collect();
+    text("history.json", &format!(r#"{{"segments": [], "device_traces": [[{}]]}}"#, entries.join(", ")), said)
+}
+
+fn histories() -> Vec<Case> {
+    const ALLOC: &str = "alloc";
+    const FREE: &str = "free_requested";
+    const DONE: &str = "free_completed";
+    vec![
+        history(
+            &[(ALLOC, 512), (FREE, 512), (FREE, 512)],
+            "device_traces[0][2]: the block at 512 is freed and is freed already",
+        ),
+        history(
+            &[(ALLOC, 512), (FREE, 512), (DONE, 512), (FREE, 512)],
+            "device_traces[0][3]: the block at 512 is freed and",
+        ),
+        history(
+            &[(ALLOC, 512), (ALLOC, 512)],
+            "[1]: the block at 512 is allocated and was not freed; a history that was recorded",
+        ),
+        history(
+            &[(ALLOC, 512), (FREE, 512), (ALLOC, 512), (DONE, 512)],
+            "[2]: the block at 512 is allocated and its free is not",
+        ),
+        history(&[(FREE, 9), (ALLOC, 512), (DONE, 512)], "[2]: the block at 512 has its free completed, which was not"),
+        history(&[(DONE, 512), (DONE, 512)], "[1]: the block at 512 has its free completed, which is complete already"),
+        history(
+            &[(ALLOC, 512), (DONE, 512), (ALLOC, 512)],
+            "device_traces[0]: no `free_requested` entries; a history that was",
+        ),
+        history(&[(ALLOC, 0)], "[0]: `addr` of this `alloc` is missing or 0"),
+        text(
+            "size.json",
+            r#"{"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "stream": 0}]]}"#,
+            "device_traces[0][0]",
+        ),
+    ]
+}
+
 fn cases() -> Vec<Case> {
     let packed = std::fs::read(fixtures().join("programs/best-fit.json.gz")).unwrap();
     let pickle = std::fs::read(fixtures().join("snapshots/default.pickle")).unwrap();
@@ -189,6 +234,11 @@ fn cases() -> Vec<Case> {
         line("p 1", "line 4: the phase is missing"),
         line("p 1 a b c", "line 4: `b` is one word too many"),
         line("# marks [[1, \"a\", {}, 3]]\np 1 a", "line 4: item 0: item 3 is one too many"),
+        text(
+            "meant.json",
+            r#"{"ops": [{"op": "alloc", "bytes": 512}]}"#,
+            r#"ops[0]: `size` is missing (the file is read as a golden one, since the first `op` is a text; a program's step is {"op": ["alloc", 0, 1024, 0]})"#,
+        ),
         // Golden files.
         golden(r#"{"op": ["free", 1]}"#, "ops[1].op: expected a text, found a list of 2"),
         golden(r#"{"op": "grow"}"#, "ops[1].op: unknown operation `grow`; known are init, alloc"),
@@ -255,7 +305,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn every_unreadable_file_gives_status_2_its_reason_and_its_place() {
     let folder = Folder::new("unreadable");
-    for (name, content, said) in cases() {
+    for (name, content, said) in cases().into_iter().chain(histories()) {
         let file = folder.write(name, &content);
         let (status, output, errors) = run(&["replay", &file]);
         let shown = String::from_utf8_lossy(&content[..content.len().min(200)]).into_owned();

@@ -14,7 +14,7 @@ pub(super) struct Blocks {
 impl Blocks {
     /// A new block called `id`.
     pub(super) fn allocate(&mut self, id: u64) -> Result<BlockId, String> {
-        let block = BlockId { id, index: self.count };
+        let block = BlockId { id: Some(id), index: self.count };
         if self.live.insert(id, block).is_some() {
             return Err(format!("block {id} is allocated already and not freed yet"));
         }
@@ -24,7 +24,7 @@ impl Blocks {
 
     /// A block that nothing else of the file can name.
     pub(super) fn allocate_unnamed(&mut self) -> BlockId {
-        let block = BlockId { id: u64::MAX, index: self.count };
+        let block = BlockId { id: None, index: self.count };
         self.count += 1;
         block
     }
@@ -38,9 +38,9 @@ impl Blocks {
     }
 
     /// Adds a block that another table numbered.
-    pub(super) fn insert(&mut self, block: BlockId) -> Result<(), String> {
-        let before = self.live.insert(block.id, block);
-        before.map_or(Ok(()), |_| Err(format!("block {} is freed again before its last free is complete", block.id)))
+    pub(super) fn insert(&mut self, id: u64, block: BlockId) -> Result<(), String> {
+        let before = self.live.insert(id, block);
+        before.map_or(Ok(()), |_| Err(format!("block {id} is freed again before its last free is complete")))
     }
 
     /// How many there were.

@@ -25,7 +25,7 @@ pub use script::Script;
 
 use self::json::At;
 use self::value::Json;
-use crate::operation::Operation;
+use crate::operation::{BlockId, Operation};
 use crate::statistics::StatisticKey;
 
 /// The most bytes a request may have: PyTorch and memtrack refuse more as a mistake.
@@ -37,6 +37,7 @@ const MOST_TOTAL: &str = "2^44 (16 TiB)";
 /// Stream handles from here on are the runner's own.
 pub(crate) const OWN_STREAMS: u64 = 1 << 62;
 const MOST_STREAM: &str = "2^62 - 1";
+const PROGRAM_STEP: &str = r#"the file is read as a golden one, since the first `op` is a text; a program's step is {"op": ["alloc", 0, 1024, 0]}"#;
 /// More than any recording has; each takes about a hundred bytes, and its block some more.
 const MOST_STEPS: usize = 10_000_000;
 /// A pickle says its protocol first.
@@ -77,6 +78,8 @@ pub struct Recording {
     pub block_count: usize,
     /// How many operations the file has: its steps, or its lines that ask for something.
     pub operation_count: usize,
+    /// What the file shows that it does not say when to do, so that a replay does not do it.
+    pub left_out: Option<String>,
     /// What should come of it, `None` when the file says nothing of that.
     pub expected: Option<Expected>,
 }
@@ -142,6 +145,7 @@ impl Recording {
             steps: Vec::new(),
             block_count: 0,
             operation_count: 0,
+            left_out: None,
             expected: None,
         }
     }
@@ -200,7 +204,17 @@ impl Recording {
             None => false,
         };
         let is_golden = names_steps || whole.has("keys");
-        Ok(vec![if is_golden { golden::read(&whole)? } else { program::read(&whole)? }])
+        if !is_golden {
+            return Ok(vec![program::read(&whole)?]);
+        }
+        match golden::read(&whole) {
+            Ok(recording) => Ok(vec![recording]),
+            // Perhaps it is meant to be a program.
+            Err(ReadError::Content { path, problem }) if !whole.has("keys") => {
+                Err(ReadError::Content { path, problem: format!("{problem} ({PROGRAM_STEP})") })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -223,7 +237,7 @@ fn check_step_count(count: usize) -> Result<(), ReadError> {
 /// Whether the addresses of blocks that live at the same time can be; the step's number and the problem. For recordings
 /// that do not say where segments lay, whose addresses cannot be compared.
 fn check_addresses(steps: &[Step]) -> Result<(), (usize, String)> {
-    let mut live: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut live: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
     let mut addresses: HashMap<usize, u64> = HashMap::new();
     for step in steps {
         match (&step.operation, step.answer) {
@@ -236,12 +250,12 @@ fn check_addresses(steps: &[Step]) -> Result<(), (usize, String)> {
                     _ => {}
                 }
                 let end = address.saturating_add(*bytes);
-                if let Some((_, (other_end, id))) = live.range(..end).next_back()
+                if let Some((_, (other_end, other))) = live.range(..end).next_back()
                     && *other_end > address
                 {
-                    return problem(format!("block {id}, which is not freed yet, has bytes there too"));
+                    return problem(format!("block {other}, which is not freed yet, has bytes there too"));
                 }
-                live.insert(address, (end, block.id));
+                live.insert(address, (end, *block));
                 addresses.insert(block.index, address);
             }
             (Operation::Free { block } | Operation::CompleteFree { block }, _) => {

@@ -194,7 +194,7 @@ impl EventReader<'_> {
                 let operation = if at_once {
                     Operation::Free { block }
                 } else {
-                    self.in_use.insert(block)?;
+                    self.in_use.insert(id, block)?;
                     Operation::FreeInUse { block }
                 };
                 self.steps.push(Step::new(line.number, operation));

@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub use figures::Figures;
 pub use plan::{Choices, PlanError};
-pub use report::Report;
+pub use report::{Report, escaped};
 pub use verify::{Difference, Figure, Verification};
 
 use self::plan::Plan;
@@ -71,6 +71,9 @@ pub fn replay_file(path: &Path, choices: &Choices) -> Report {
 pub fn replay(recording: &Recording, choices: &Choices) -> Result<(Replayed, Option<String>), ReplayError> {
     let Plan { setup, verifies, skipped } = Plan::new(recording, choices)?;
     let mut skipped = skipped.map(str::to_owned);
+    if let Some(left_out) = &recording.left_out {
+        skipped = Some(skipped.map_or(left_out.clone(), |skipped| format!("{skipped}; {left_out}")));
+    }
     if let (true, Some(expected)) = (verifies, &recording.expected) {
         let (verification, trail) = verify::verify(recording, expected, &setup)?;
         let goes_its_own_way = setup.place != Place::Simulated

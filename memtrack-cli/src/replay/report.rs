@@ -9,6 +9,15 @@ use super::verify::Difference;
 use super::{ReplayError, Replayed, Verification};
 use crate::recording::{Kind, Recording};
 
+/// A text of a file, or its name, for a terminal: characters that would steer it are written out.
+pub fn escaped(text: &str) -> String {
+    let shown = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 /// What came of one file. Its fields are those of the JSON object, `None` where one does not apply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -83,7 +92,12 @@ impl Report {
     /// Adds what came of a recording. Figures of several devices are added up.
     pub(super) fn add(&mut self, recording: &Recording, replayed: Replayed, skipped: Option<String>) {
         self.kind = Some(recording.kind);
-        self.skipped = skipped;
+        if let Some(skipped) = skipped {
+            match &mut self.skipped {
+                Some(before) if *before != skipped => *before = format!("{before}; {skipped}"),
+                before => *before = Some(skipped),
+            }
+        }
         let (operations, figures) = match replayed {
             Replayed::Verified(Verification { difference, statistics, addresses, operations, figures, .. }) => {
                 self.agrees = Some(difference.is_none());
@@ -148,7 +162,7 @@ impl Report {
             line.push_str("; ");
             line.push_str(skipped);
         }
-        Some(line)
+        Some(escaped(&line))
     }
 
     fn figures(&self, operations: usize) -> String {

@@ -141,7 +141,7 @@ impl Run<'_> {
         }
         let mut steps = recording.steps.iter().peekable();
         while let Some(step) = steps.next() {
-            if let Some(difference) = self.answer(step, session)? {
+            if let Some(difference) = self.answer(step, recording.kind, session)? {
                 return Ok(Some(difference));
             }
             step.statistics.iter().for_each(|(key, value)| self.table.set(*key, *value));
@@ -190,7 +190,7 @@ impl Run<'_> {
     }
 
     /// Does one thing; the difference, if it did not come to what it should.
-    fn answer(&mut self, step: &Step, session: &mut Session) -> Result<Option<Difference>, SessionError> {
+    fn answer(&mut self, step: &Step, kind: Kind, session: &mut Session) -> Result<Option<Difference>, SessionError> {
         self.done.figures.before(&step.operation, session);
         if let Operation::CompleteEvents { count } = step.operation {
             // An event for each block that was given back and is still in use.
@@ -218,7 +218,13 @@ impl Run<'_> {
                 self.contradiction(step.answer, outcome)
             }
             // A device without bytes fails only where its script and the run contradict each other.
-            Err(SessionError::Allocation(error)) if self.compares_addresses => Some(Figure::Text(error.to_string())),
+            Err(SessionError::Allocation(error)) if self.compares_addresses => {
+                let place = if kind == Kind::Trace { "line" } else { "step" };
+                return Err(SessionError::Script {
+                    place: format!("{place} {}, {}", step.number, step.operation),
+                    error,
+                });
+            }
             Err(error) => return Err(error),
         };
         Ok(contradiction.map(|got| {
@@ -269,21 +275,19 @@ impl Run<'_> {
         self.expected.summaries.iter().find_map(|(abbreviated, expected)| {
             let got = stats.torch_memory_summary(0, *abbreviated);
             let differs = |(expected, got): &(&str, &str)| expected != got;
-            let lines = expected.lines().zip(got.lines()).find(differs);
-            let (expected, got) = match lines {
-                Some(lines) => lines,
+            let mut lines = expected.lines().zip(got.lines()).enumerate();
+            let (line, (expected, got)) = match lines.find(|(_, lines)| differs(lines)) {
+                Some(found) => found,
                 None if *expected == got => return None,
-                None => ("a table as long as memtrack's", "another length"),
+                None => {
+                    let lengths = (expected.lines().count(), got.lines().count());
+                    (lengths.0.min(lengths.1), ("a table as long as memtrack's", "another length"))
+                }
             };
-            let key = if *abbreviated { "memory_summary_abbreviated" } else { "memory_summary" };
+            let name = if *abbreviated { "memory_summary_abbreviated" } else { "memory_summary" };
+            let key = format!("{name}, line {}", line + 1);
             let text = |text: &str| Figure::Text(text.to_owned());
-            Some(Difference {
-                step: None,
-                operation: "end".to_owned(),
-                key: key.to_owned(),
-                expected: text(expected),
-                got: text(got),
-            })
+            Some(Difference { step: None, operation: "end".to_owned(), key, expected: text(expected), got: text(got) })
         })
     }
 }

@@ -54,9 +54,9 @@ pub(super) fn entry(number: usize, item: &At<'_>, count: usize) -> Result<Histor
     let name = item.item(0, "the action")?;
     let unknown = |_| name.problem(format!("`{}` is no action of PyTorch's history", name.shown()));
     let action: TraceAction = name.text()?.parse().map_err(unknown)?;
-    let address = item.item(1, "the address")?.unsigned()?;
-    // Of an out of memory it is what the device had free.
-    let address = (action != TraceAction::Oom).then_some(address);
+    let address = item.item(1, "the address")?;
+    // Of an out of memory it is what the device had free, or nothing.
+    let address = if action == TraceAction::Oom { None } else { Some(address.unsigned()?) };
     let bytes = item.item(2, "the bytes")?.unsigned()?;
     let stream = match count {
         4 => Some(item.item(3, "the stream")?.at_most(OWN_STREAMS - 1, MOST_STREAM)?),

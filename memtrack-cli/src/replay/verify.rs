@@ -186,7 +186,7 @@ impl Run<'_> {
         let history = self.expected.history.as_ref();
         let difference = history.and_then(|expected| history::compare_whole(expected, kind, session));
         let segments = self.expected.segments.as_ref();
-        difference.or_else(|| segments.and_then(|expected| history::compare_segments(expected, session)))
+        difference.or_else(|| segments.and_then(|expected| history::compare_segments(expected, history, session)))
     }
 
     /// Does one thing; the difference, if it did not come to what it should.

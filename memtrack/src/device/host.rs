@@ -222,8 +222,4 @@ unsafe impl PinnedMemory for Host {
         // SAFETY: as above.
         unsafe { self.copy(source, target, bytes, stream) }
     }
-
-    fn is_capturing(&self, _stream: Stream) -> Result<bool, DeviceError> {
-        Ok(false)
-    }
 }

@@ -162,6 +162,7 @@ impl Event {
 ///   go later;
 /// - [`query_event`] answers `true`, and [`wait_event`] and the two calls that synchronize answer `Ok`, only when the work
 ///   they are about is done; [`stream_wait_event`] answers `Ok` only when the stream's later work will wait;
+/// - [`capture_id`] answers `None` only when work given to the stream is done now or refused, and not recorded for later;
 /// - [`as_any`] returns `self`.
 ///
 /// [`allocate`]: Self::allocate
@@ -169,6 +170,7 @@ impl Event {
 /// [`query_event`]: Self::query_event
 /// [`wait_event`]: Self::wait_event
 /// [`stream_wait_event`]: Self::stream_wait_event
+/// [`capture_id`]: Self::capture_id
 /// [`as_any`]: Self::as_any
 pub unsafe trait Device: fmt::Debug + Send + Sync + 'static {
     /// Which implementation this is.

@@ -19,9 +19,7 @@ pub(crate) const PINNED_ALIGNMENT_BYTES: u64 = 512;
 ///   512, has initialised bytes, and stays usable until [`release_pinned`](Self::release_pinned) is called for it or the
 ///   device is dropped;
 /// - a copy touches the ranges given to it and nothing else, and not any more once the stream's work up to it is done, which
-///   an event recorded behind it tells;
-/// - [`is_capturing`](Self::is_capturing) answers `false` only when work given to the stream is done now and not recorded
-///   for later.
+///   an event recorded behind it tells.
 pub unsafe trait PinnedMemory {
     /// Takes page-locked memory of exactly `bytes` bytes and returns its address, a multiple of 512 (on cuda
     /// `cuMemHostAlloc`, from tens of µs to some 0.3 ms per MiB).
@@ -94,13 +92,6 @@ pub unsafe trait PinnedMemory {
     /// As for [`write_pinned`](Self::write_pinned), with the roles of the two ranges exchanged: until the stream has done the
     /// copy nobody else uses the page-locked range at all.
     unsafe fn read_pinned(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<(), DeviceError>;
-
-    /// Whether work given to the stream is recorded into a graph for later instead of done.
-    ///
-    /// # Errors
-    ///
-    /// An unknown stream; a failure of the driver.
-    fn is_capturing(&self, stream: Stream) -> Result<bool, DeviceError>;
 }
 
 /// What is page-locked, so that no driver is handed an address that is not. All tables of this kind answer alike.

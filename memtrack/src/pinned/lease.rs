@@ -67,7 +67,7 @@ impl Lease {
     /// Notes that a stream is about to use the block. Whether the use is captured instead of done.
     fn note_use(&self, record: &mut Record, stream: Stream) -> Result<bool, PinnedError> {
         self.inner.device.check_stream(stream)?;
-        let is_captured = self.inner.pinned()?.is_capturing(stream)?;
+        let is_captured = self.inner.device.capture_id(stream)?.is_some();
         match &self.pool {
             None if is_captured => return Err(PinnedError::Capturing { stream }),
             None => {}

@@ -8,6 +8,7 @@ use memtrack::history::{BlockStatus, ContextLevel, HistoryOptions, TraceAction};
 use memtrack::{AllocationError, CachingAllocator, Config, MemoryPool, OutOfMemory, PoolKind, PoolOptions, Refusal};
 
 use super::features::Features;
+use super::programs::action;
 use super::subject::{Figures, Setup, Subject};
 use super::threads::Threads;
 use crate::reference_allocator::{
@@ -186,17 +187,7 @@ impl Subject for Memtrack {
 }
 
 fn entry(entry: &memtrack::history::TraceEntry) -> TraceEntry {
-    let action = match entry.action.name() {
-        "alloc" => Action::Alloc,
-        "free_requested" => Action::FreeRequested,
-        "free_completed" => Action::FreeCompleted,
-        "segment_alloc" => Action::SegmentAlloc,
-        "segment_free" => Action::SegmentFree,
-        "segment_map" => Action::SegmentMap,
-        "segment_unmap" => Action::SegmentUnmap,
-        "oom" => Action::Oom,
-        other => panic!("{other}"),
-    };
+    let action = action(entry.action.name());
     // What the device has free at an out of memory is the recording machine's affair.
     let address = if action == Action::Oom { 0 } else { entry.addr };
     TraceEntry { action, address, bytes: entry.size, stream: entry.stream.0 }

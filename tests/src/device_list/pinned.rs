@@ -208,12 +208,11 @@ fn a_copy_does_not_wait(device: &Arc<dyn Device>, controls: &Controls) -> Checke
 }
 
 fn no_stream_is_captured_unasked(device: &Arc<dyn Device>, controls: &Controls) -> Checked {
-    let Some(pinned) = device.pinned_memory() else { return Ok(WITHOUT) };
     for stream in [Some(Stream::DEFAULT), controls.second_stream].into_iter().flatten() {
-        ensure!(!pinned.is_capturing(stream)?, "{stream} is being captured");
+        ensure!(device.capture_id(stream)?.is_none(), "{stream} is being captured");
     }
     if let Some(stream) = controls.unknown_stream {
-        ensure_matches!(pinned.is_capturing(stream), Err(DeviceError::InvalidStream { .. }));
+        ensure_matches!(device.capture_id(stream), Err(DeviceError::InvalidStream { .. }));
     }
     Ok(Outcome::Held)
 }

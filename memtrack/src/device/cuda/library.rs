@@ -57,7 +57,6 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
     "cuStreamDestroy_v2",
-    "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuThreadExchangeStreamCaptureMode",

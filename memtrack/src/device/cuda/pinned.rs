@@ -61,17 +61,6 @@ impl Driver {
             driver.check("cuMemHostUnregister", unsafe { sys::cuMemHostUnregister(pointer_to(address).cast()) })
         })
     }
-
-    /// # Safety
-    ///
-    /// `stream` is alive in this context.
-    pub(super) unsafe fn is_capturing(&self, stream: sys::CUstream) -> Result<bool, DeviceError> {
-        self.bind()?;
-        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: as promised by the caller; a place for one status.
-        self.check("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(stream, &raw mut status) })?;
-        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
 }
 
 /// The page-locked memory of one device.
@@ -187,11 +176,5 @@ unsafe impl PinnedMemory for Cuda {
         }
         // SAFETY: the ranges as the caller promises; a registered stream.
         unsafe { self.driver.read(source, pointer_to(target), bytes, stream) }
-    }
-
-    fn is_capturing(&self, stream: Stream) -> Result<bool, DeviceError> {
-        let stream = self.stream_handle(stream)?;
-        // SAFETY: a registered stream, which the table keeps alive.
-        unsafe { self.driver.is_capturing(stream) }
     }
 }

@@ -41,8 +41,4 @@ unsafe impl PinnedMemory for Simulated {
     unsafe fn read_pinned(&self, _: u64, _: u64, _: u64, _: Stream) -> Result<(), DeviceError> {
         Err(DeviceError::NoBytes { device: self.owned_name() })
     }
-
-    fn is_capturing(&self, stream: Stream) -> Result<bool, DeviceError> {
-        Ok(self.state().captures.id(stream).is_some())
-    }
 }

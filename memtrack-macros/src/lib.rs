@@ -14,6 +14,7 @@ mod expand_async;
 mod expand_sync;
 mod fields;
 mod function;
+mod items;
 mod prologue;
 mod signature;
 mod suggest;

@@ -18,7 +18,7 @@ pub use allocator::AsAllocator;
 /// The names generated code uses. Not for people: they change with the macro, in any release.
 pub mod private {
     pub use super::allocator::{allocator_of, current_allocator};
-    pub use super::guard::{Guard, call_once, returned};
+    pub use super::guard::{Guard, at_run_time, call_once, returned};
     pub use super::hand_over::{Pause, hand_over};
     pub use super::outcome::{Fallible, outcome_of, outcome_ok};
     pub use super::tracked::Tracked;

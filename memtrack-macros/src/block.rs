@@ -152,7 +152,7 @@ fn stand_in() -> Option<Function> {
 
 /// The block in the place where it stands.
 ///
-/// A `match` whose only arm it is ends the life of its last expression's temporaries, whatever the edition.
+/// A `match` whose only arm it is ends the life of its last expression's temporaries before the guard's, whatever the edition.
 fn plain(args: &Args, function: &Function, evaluates: bool, body: &TokenStream) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");

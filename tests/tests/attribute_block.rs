@@ -1,5 +1,5 @@
 //! `track_memory_block!`: a part of a body is measured in place, and behaves as the same code without it.
-#![deny(warnings, clippy::all, clippy::pedantic)]
+#![deny(warnings, clippy::all, clippy::pedantic, rust_2024_compatibility)]
 #![allow(clippy::items_after_statements, reason = "the shapes stand where they are used")]
 
 use memtrack::{CachingAllocator, track_memory, track_memory_block};
@@ -154,7 +154,7 @@ mod values {
             (block $block:block) => {
                 track_memory_block!("a", $block)
             };
-            (expression $block:expr) => {
+            (expression $block:expr_2021) => {
                 track_memory_block!("b", $block)
             };
             (future $block:block) => {
@@ -430,6 +430,22 @@ mod asynchronous {
     }
 
     #[test]
+    fn a_plain_block_in_an_async_function_leaves_its_future_send() {
+        fn send<T: Send>(value: T) -> T {
+            value
+        }
+        async fn f() -> u32 {
+            yield_now().await;
+            let one = track_memory_block!("b", fields(n = 1), { 1 });
+            yield_now().await;
+            one
+        }
+        let bench = Bench::new();
+        assert_eq!(block_on(send(f())), 1);
+        assert_eq!(bench.spans.journal(), ["new b", "enter b", "record b", "exit b", "close b"]);
+    }
+
+    #[test]
     fn a_plain_block_may_hold_async_blocks() {
         let bench = Bench::new();
         let future = track_memory_block!("b", {
@@ -487,6 +503,24 @@ mod lints_and_hygiene {
                 }
             });
         }
+    }
+
+    #[deny(missing_docs, unsafe_code, single_use_lifetimes, elided_lifetimes_in_paths, unused_qualifications)]
+    #[deny(let_underscore_drop, unused_lifetimes, unreachable_pub, rust_2018_idioms)]
+    #[deny(unused_results, trivial_casts, variant_size_differences, clippy::nursery)]
+    mod strict {
+        use super::{Debug, block_on, track_memory_block};
+
+        pub(super) fn f<T: Debug>(value: &T) -> String {
+            let text = track_memory_block!("b", phase = "p", fields(?value), level = "debug", { format!("{value:?}") });
+            let both = block_on(track_memory_block!("c", err, async move { text.parse::<u32>() }));
+            both.map_or_else(|error| error.to_string(), |number| number.to_string())
+        }
+    }
+
+    #[test]
+    fn no_lint_is_added() {
+        assert_eq!(strict::f(&12), "12");
     }
 
     #[test]

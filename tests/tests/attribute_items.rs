@@ -1,6 +1,6 @@
 //! `#[track_memory]` on `impl` blocks, traits and modules: which functions are measured, under which names and with which
 //! options, and that everything else stays as it is.
-#![deny(warnings, clippy::all, clippy::pedantic)]
+#![deny(warnings, clippy::all, clippy::pedantic, rust_2024_compatibility)]
 #![allow(dead_code, clippy::unused_self, clippy::unused_async, reason = "the shapes are short")]
 #![allow(clippy::unnecessary_wraps, clippy::items_after_statements, reason = "the shapes are short")]
 
@@ -222,7 +222,7 @@ mod modules {
     }
 
     macro_rules! constant {
-        ($name:ident, $value:expr) => {
+        ($name:ident, $value:literal) => {
             pub(super) fn $name() -> u32 {
                 $value
             }
@@ -456,6 +456,27 @@ mod lints {
         use std::fmt as reported_as_without_fmt;
     }
 
+    #[deny(missing_docs, unsafe_code, single_use_lifetimes, elided_lifetimes_in_paths, unused_qualifications)]
+    #[deny(let_underscore_drop, unused_lifetimes, unreachable_pub, rust_2018_idioms)]
+    #[deny(unused_results, trivial_casts, variant_size_differences, clippy::nursery)]
+    mod strict {
+        use memtrack::track_memory;
+
+        pub(super) struct Unit;
+
+        #[track_memory(phase = "p", err, level = "debug", fields(n = 1))]
+        impl Unit {
+            #[track_memory(skip)]
+            pub(super) const fn new() -> Self {
+                Self
+            }
+
+            pub(super) fn own(self) -> Result<Self, Self> {
+                Ok(self)
+            }
+        }
+    }
+
     struct Layer;
 
     #[track_memory]
@@ -472,6 +493,7 @@ mod lints {
         reported_as_without::unused_result();
         reported_as_without::prints();
         Layer.to_layer();
+        assert!(strict::Unit::new().own().is_ok());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Members of annotated blocks that carry attributes themselves: own options and those of the block, other macros, and
 //! attributes that depend on the configuration.
-#![deny(warnings, clippy::all, clippy::pedantic)]
+#![deny(warnings, clippy::all, clippy::pedantic, rust_2024_compatibility)]
 #![allow(clippy::unused_self, clippy::unused_async, reason = "the shapes are short")]
 #![allow(clippy::unnecessary_wraps, clippy::items_after_statements, reason = "the shapes are short")]
 

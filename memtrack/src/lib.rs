@@ -116,9 +116,9 @@ pub use allocator::{
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
     Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
-pub use attribute::AsAllocator;
 #[doc(hidden)]
 pub use attribute::private as __private;
+pub use attribute::{AsAllocator, Budget, Exceeded};
 pub use buffer::{Buffer, Element};
 #[cfg(feature = "cuda")]
 pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};

@@ -7,6 +7,7 @@ use super::record::record;
 use super::site::Site;
 use super::subscriber::contained;
 use crate::scope::Outcome;
+use std::thread::panicking;
 use tracing::Span;
 
 /// The scope of a call, with what is needed to end it.
@@ -58,7 +59,7 @@ impl Activation {
         let closed = opened.map(|opened| opened.close(outcome));
         contained(|| {
             record(span, site, closed.as_ref(), outcome, phase_given, sampled);
-            let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err);
+            let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err) && !panicking();
             closed.as_ref().map_or(Verdict::none(), |closed| judge(site, &closed.record, may_panic))
         })
         .unwrap_or(Verdict::none())

@@ -93,7 +93,6 @@ impl Drop for Guard {
 }
 
 impl Call {
-    /// While the thread unwinds the verdict is empty.
     #[inline(never)]
     fn finish(self) -> Verdict {
         let Self { span, activation, outcome, panicking_at_entry } = self;
@@ -104,7 +103,7 @@ impl Call {
         let verdict = activation.end(&span, outcome);
         // Leaving and closing the span are the subscriber's as well.
         contained(|| drop(span));
-        if panicking() { Verdict::none() } else { verdict }
+        verdict
     }
 }
 

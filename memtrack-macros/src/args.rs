@@ -199,17 +199,16 @@ fn once(option: &str, place: &impl ToTokens, seen: &mut Vec<String>) -> syn::Res
     if seen.iter().any(|earlier| earlier == option) {
         return Err(syn::Error::new_spanned(place, format!("`{option}` given twice")));
     }
-    let rival = EXCLUSIVE.iter().find_map(|&(one, other)| match option {
+    let rivals = EXCLUSIVE.iter().filter_map(|&(one, other)| match option {
         _ if option == one => Some(other),
         _ if option == other => Some(one),
         _ => None,
     });
+    let rival = rivals.into_iter().find(|rival| seen.iter().any(|earlier| earlier == rival));
     seen.push(option.to_owned());
     match rival {
-        Some(rival) if seen.iter().any(|earlier| earlier == rival) => {
-            Err(syn::Error::new_spanned(place, format!("use one of `{rival}` and `{option}`")))
-        }
-        _ => Ok(()),
+        Some(rival) => Err(syn::Error::new_spanned(place, format!("use one of `{rival}` and `{option}`"))),
+        None => Ok(()),
     }
 }
 

@@ -20,7 +20,11 @@ pub(crate) fn check(args: &Args, function: &Function, errors: &mut Errors) {
             continue;
         }
         let list = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let known = if list.is_empty() { "there are none".to_owned() } else { format!("there are {list}") };
+        let known = match known.len() {
+            0 => "it has none".to_owned(),
+            1 => format!("its argument is {list}"),
+            _ => format!("its arguments are {list}"),
+        };
         errors.push_at(name, format!("`{name}` is no argument of this function; {known}"));
     }
 }

@@ -8,12 +8,13 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::parse::ParseStream;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitInt, LitStr, Token, UnOp};
+use syn::{Expr, ExprLit, ExprUnary, Ident, Lit, LitInt, LitStr, Token, UnOp};
 
 /// A number that a budget compares with.
 pub(crate) enum Limit {
     Known(i64),
-    Constant(ExprPath),
+    /// A constant, or an expression of constants.
+    Constant(Expr),
 }
 
 impl Limit {
@@ -58,13 +59,12 @@ impl Limit {
                 Ok(number) => Ok(Self::Known(number)),
                 Err(()) => Err(syn::Error::new_spanned(&literal, "more than 2^63 - 1, the most that is counted")),
             },
-            Expr::Path(path) => Ok(Self::Constant(path)),
             minus @ Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => {
                 Err(syn::Error::new_spanned(minus, negative(word)))
             }
-            other => {
-                Err(syn::Error::new_spanned(other, format!("`{word}` needs {example}, or the path of a constant")))
-            }
+            // Without a name in it rustc could not tell its type.
+            constant if names_something(&constant) => Ok(Self::Constant(constant)),
+            other => Err(syn::Error::new_spanned(other, format!("`{word}` needs {example}, or a constant"))),
         }
     }
 
@@ -72,20 +72,32 @@ impl Limit {
     pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
         match self {
             Self::Known(number) => Literal::i64_suffixed(*number).to_token_stream(),
-            Self::Constant(path) => {
-                let place = Span::mixed_site().located_at(path.span());
+            Self::Constant(constant) => {
+                let place = Span::mixed_site().located_at(constant.span());
                 let private = at(private, place);
-                quote_spanned!(place=> #private::Limit(#path).get())
+                quote_spanned!(place=> #private::Limit(#constant).get())
             }
         }
     }
 
-    /// The path of a constant, if that is what is given.
-    pub(crate) fn constant(&self) -> Option<&ExprPath> {
+    /// The constant, if that is what is given.
+    pub(crate) fn constant(&self) -> Option<&Expr> {
         match self {
             Self::Known(_) => None,
-            Self::Constant(path) => Some(path),
+            Self::Constant(constant) => Some(constant),
         }
+    }
+}
+
+/// Whether an expression of numbers and constants has a constant in it.
+fn names_something(expression: &Expr) -> bool {
+    match expression {
+        Expr::Path(_) => true,
+        Expr::Paren(inner) => names_something(&inner.expr),
+        Expr::Group(inner) => names_something(&inner.expr),
+        Expr::Binary(binary) => names_something(&binary.left) || names_something(&binary.right),
+        Expr::Cast(_) | Expr::Call(_) | Expr::Field(_) | Expr::MethodCall(_) | Expr::Block(_) => true,
+        _ => false,
     }
 }
 

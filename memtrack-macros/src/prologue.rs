@@ -35,7 +35,8 @@ pub(crate) fn local(name: &str) -> Ident {
 /// span, the call site, the phase and what to measure, separated by commas.
 pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(TokenStream) -> TokenStream) -> TokenStream {
     let private = private_path(args);
-    let (site, span, phase, sampled) = (local("__SITE"), local("__span"), local("__phase"), local("__sampled"));
+    let (site, span, phase, sampled) =
+        (local("__MEMTRACK_SITE"), local("__span"), local("__phase"), local("__sampled"));
     let definition = site::definition(args, function, &private, &site);
     let (bind_phase, phase_field) = phase_tokens(args, &private, &phase);
     let make_span = span_tokens(args, function, &private, &phase_field);
@@ -98,8 +99,7 @@ fn phase_tokens(args: &Args, private: &TokenStream, phase: &Ident) -> (TokenStre
 
 /// The span with all its fields.
 fn span_tokens(args: &Args, function: &Function, private: &TokenStream, phase_field: &TokenStream) -> TokenStream {
-    let name = site::name(args, function);
-    let name = args.name.as_ref().map_or(name, |name| name.checked(private));
+    let name = local("__MEMTRACK_NAME");
     let level = args
         .level
         .as_ref()

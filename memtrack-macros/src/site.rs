@@ -2,23 +2,27 @@
 
 use crate::args::Args;
 use crate::function::Function;
+use crate::prologue::local;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 use syn::ext::IdentExt as _;
 
-/// The definition of the call site's `static`.
+/// The definitions of the name's constant and of the call site's `static`.
 ///
 /// One for all instantiations of a generic function, so that what is counted there adds up.
 pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream, site: &Ident) -> TokenStream {
     let name = name(args, function);
-    let name = args.name.as_ref().map_or(name, |name| name.checked(private));
     let options = options(args, private);
     // `file!` and `line!` say where their own tokens stand: at the function's name.
     let place = Span::mixed_site().located_at(function.signature.ident.span());
     let source = quote_spanned!(place=> ::core::module_path!(), ::core::file!(), ::core::line!());
+    // Once, so that what is wrong with a constant is said once.
+    let (name_constant, given) =
+        (local("__MEMTRACK_NAME"), args.name.as_ref().map_or(name, |name| name.checked(private)));
     quote_spanned! {Span::mixed_site()=>
-        static #site: #private::Site = #private::Site::new(#name, #source, #options);
+        const #name_constant: #private::Name = #given;
+        static #site: #private::Site = #private::Site::new(#name_constant, #source, #options);
     }
 }
 
@@ -55,7 +59,7 @@ fn options(args: &Args, private: &TokenStream) -> TokenStream {
 }
 
 /// The span's and the scope's name: the option's, or the function's without `r#`.
-pub(crate) fn name(args: &Args, function: &Function) -> TokenStream {
+fn name(args: &Args, function: &Function) -> TokenStream {
     match &args.name {
         Some(name) => quote!(#name),
         None => {

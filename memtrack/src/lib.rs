@@ -74,6 +74,7 @@
 //!
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
+//! - `track` (default): without it [`#[track_memory]`](macro@track_memory) returns its item as it is.
 //! - `backtrace`: call sites in histories and snapshots.
 //! - `json`: reading snapshots from JSON; they are written as JSON without it.
 

@@ -32,21 +32,20 @@ fn only_self_shows_the_calls_own_figures() {
     let given = take(&allocator, 8192);
     let _kept = f(&allocator, given);
     let span = spans.one("f");
-    assert_eq!(span.declared, [
-        "mem.device",
-        "mem.phase",
-        "mem.outcome",
-        "mem.self.delta",
-        "mem.self.peak",
-        "mem.self.allocs"
-    ]);
-    assert_eq!(recorded(&span), [
-        "mem.device=Str(\"host\")",
-        "mem.outcome=Str(\"ok\")",
-        "mem.self.delta=I64(1000)",
-        "mem.self.peak=I64(3000)",
-        "mem.self.allocs=I64(2)",
-    ]);
+    assert_eq!(
+        span.declared,
+        ["mem.device", "mem.phase", "mem.outcome", "mem.self.delta", "mem.self.peak", "mem.self.allocs"]
+    );
+    assert_eq!(
+        recorded(&span),
+        [
+            "mem.device=Str(\"host\")",
+            "mem.outcome=Str(\"ok\")",
+            "mem.self.delta=I64(1000)",
+            "mem.self.peak=I64(3000)",
+            "mem.self.allocs=I64(2)",
+        ]
+    );
 }
 
 #[test]
@@ -63,24 +62,27 @@ fn both_views_come_with_what_sets_them_apart() {
     let _kept = f(&allocator);
     let span = spans.one("f");
     assert_eq!(span.declared.len(), 17);
-    assert_eq!(recorded(&span), [
-        "mem.device=Str(\"host\")",
-        "mem.before=I64(0)",
-        "mem.after=I64(1024)",
-        "mem.delta=I64(1024)",
-        "mem.peak=I64(4096)",
-        "mem.peak_delta=I64(4096)",
-        "mem.allocs=I64(2)",
-        "mem.frees=I64(1)",
-        "mem.retries=I64(0)",
-        "mem.ooms=I64(0)",
-        "mem.outcome=Str(\"ok\")",
-        "mem.self.delta=I64(1000)",
-        "mem.self.peak=I64(1000)",
-        "mem.self.allocs=I64(1)",
-        "mem.foreign=I64(8192)",
-        "mem.reserved.delta=I64(2097152)",
-    ]);
+    assert_eq!(
+        recorded(&span),
+        [
+            "mem.device=Str(\"host\")",
+            "mem.before=I64(0)",
+            "mem.after=I64(1024)",
+            "mem.delta=I64(1024)",
+            "mem.peak=I64(4096)",
+            "mem.peak_delta=I64(4096)",
+            "mem.allocs=I64(2)",
+            "mem.frees=I64(1)",
+            "mem.retries=I64(0)",
+            "mem.ooms=I64(0)",
+            "mem.outcome=Str(\"ok\")",
+            "mem.self.delta=I64(1000)",
+            "mem.self.peak=I64(1000)",
+            "mem.self.allocs=I64(1)",
+            "mem.foreign=I64(8192)",
+            "mem.reserved.delta=I64(2097152)",
+        ]
+    );
 }
 
 #[test]

@@ -140,10 +140,10 @@ fn the_receiver_is_recorded_where_it_is_named_and_a_field_goes_before_an_argumen
     let span = spans.one("f");
     assert_eq!(span.value("rows"), Some(Value::I64(20)));
     assert_eq!(span.value("self"), Some(Value::Debug("Model { width: 1 }".to_owned())));
-    assert_eq!(spans.one("g").at_creation.into_iter().collect::<Vec<_>>(), [(
-        "generic",
-        Value::Debug("\"x\"".to_owned())
-    )]);
+    assert_eq!(
+        spans.one("g").at_creation.into_iter().collect::<Vec<_>>(),
+        [("generic", Value::Debug("\"x\"".to_owned()))]
+    );
 }
 
 #[test]
@@ -176,11 +176,10 @@ fn an_error_is_told_when_asked_and_not_consumed() {
     }
     let (spans, _installed) = Spans::install();
     assert_eq!((shown(0), shown(1)), (Err(Refused(0)), Ok(1)));
-    assert_eq!(said(&spans.events_of(module_path!())), [(
-        Level::ERROR,
-        Some("shown"),
-        "error=Debug(\"refused 0\")".to_owned()
-    )]);
+    assert_eq!(
+        said(&spans.events_of(module_path!())),
+        [(Level::ERROR, Some("shown"), "error=Debug(\"refused 0\")".to_owned())]
+    );
     assert_eq!(block_on(debugged(0)), Err(Refused(0)));
     let last = said(&spans.events_of(module_path!())).pop();
     assert_eq!(last, Some((Level::WARN, Some("debugged"), "error=Debug(\"Refused(0)\")".to_owned())));
@@ -223,13 +222,16 @@ fn a_returned_value_is_told_inside_the_span() {
     assert_eq!((here(true), here(false)), ((0, true), (line!(), false)));
     let line = line!() - 1;
     let info = |span, text: &str| (Level::INFO, Some(span), text.to_owned());
-    assert_eq!(said(&spans.events_of(module_path!())), [
-        info("number", "return=Debug(\"1\")"),
-        info("number", "return=Debug(\"2\")"),
-        info("both", "return=Debug(\"7\")"),
-        info("here", "return=Debug(\"(0, true)\")"),
-        info("here", &format!("return=Debug(\"({line}, false)\")")),
-    ]);
+    assert_eq!(
+        said(&spans.events_of(module_path!())),
+        [
+            info("number", "return=Debug(\"1\")"),
+            info("number", "return=Debug(\"2\")"),
+            info("both", "return=Debug(\"7\")"),
+            info("here", "return=Debug(\"(0, true)\")"),
+            info("here", &format!("return=Debug(\"({line}, false)\")")),
+        ]
+    );
     assert_eq!(said(&spans.events_of("elsewhere")), [(Level::DEBUG, Some("text"), "return=Debug(\"x\")".to_owned())]);
 }
 
@@ -354,9 +356,8 @@ fn a_method_of_async_trait_is_measured_to_its_completion() {
     let span = spans.one("step");
     assert_eq!((span.number("mem.peak"), span.number("mem.delta"), span.number("mem.allocs")), (2048, 0, 2));
     assert_eq!(span.text("mem.outcome"), "err");
-    assert_eq!(said(&spans.events_of(module_path!())), [(
-        Level::ERROR,
-        Some("step"),
-        "error=Debug(\"refused 2048\")".to_owned()
-    )]);
+    assert_eq!(
+        said(&spans.events_of(module_path!())),
+        [(Level::ERROR, Some("step"), "error=Debug(\"refused 2048\")".to_owned())]
+    );
 }

@@ -6,6 +6,7 @@ use super::opened::Opened;
 use super::record::record;
 use super::site::Site;
 use super::subscriber::contained;
+use crate::allocator::watch;
 use crate::scope::Outcome;
 use std::thread::panicking;
 use tracing::Span;
@@ -33,6 +34,9 @@ impl Activation {
     pub(super) fn enter(&self) {
         if let Some(opened) = &self.opened {
             opened.enter();
+            if self.site.options.watches_oom() {
+                opened.allocators().for_each(|allocator| watch::enter(allocator, self.site));
+            }
         }
     }
 
@@ -41,6 +45,16 @@ impl Activation {
     pub(super) fn leave(&self) {
         if let Some(opened) = &self.opened {
             opened.leave();
+            self.stop_watching();
+        }
+    }
+
+    #[inline]
+    fn stop_watching(&self) {
+        if let Some(opened) = &self.opened
+            && self.site.options.watches_oom()
+        {
+            opened.allocators().for_each(|allocator| watch::leave(allocator, self.site));
         }
     }
 
@@ -55,6 +69,7 @@ impl Activation {
     /// To be called inside the span. What calls a subscriber is contained while the thread unwinds.
     #[inline]
     pub(super) fn end(self, span: &Span, outcome: Outcome) -> Verdict {
+        self.stop_watching();
         let Self { site, opened, phase_given, sampled } = self;
         let closed = opened.map(|opened| opened.close(outcome));
         contained(|| {

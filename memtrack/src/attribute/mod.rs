@@ -11,6 +11,7 @@ mod budget;
 mod future_call;
 mod guard;
 mod hand_over;
+mod oom;
 mod opened;
 mod outcome;
 mod record;

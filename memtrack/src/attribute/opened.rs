@@ -52,6 +52,13 @@ impl Opened {
         }
     }
 
+    /// The allocators measured, by their numbers.
+    pub(super) fn allocators(&self) -> impl Iterator<Item = u64> {
+        match self {
+            Self::One(scope) => std::iter::once(scope.allocator_id()),
+        }
+    }
+
     #[inline]
     pub(super) fn close(self, outcome: Outcome) -> Closed {
         match self {

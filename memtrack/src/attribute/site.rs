@@ -1,7 +1,7 @@
 //! The `static` description of an annotated function: what is known of it when the program is compiled.
 
 use super::budget::OnExceed;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An annotated function, one for all instantiations of a generic one.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub struct Site {
     pub(super) options: Options,
     /// Calls of a function with the option `sample`.
     call_count: AtomicU64,
+    /// Whether a snapshot was written, or tried to be.
+    pub(super) has_dumped: AtomicBool,
 }
 
 impl Site {
@@ -24,7 +26,15 @@ impl Site {
         line: u32,
         options: Options,
     ) -> Self {
-        Self { name, module_path, file, line, options, call_count: AtomicU64::new(0) }
+        Self {
+            name,
+            module_path,
+            file,
+            line,
+            options,
+            call_count: AtomicU64::new(0),
+            has_dumped: AtomicBool::new(false),
+        }
     }
 
     /// For a call with the option `sample`: the rate if this call gets a span, 0 if not. The first of each `rate` calls

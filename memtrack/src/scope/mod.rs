@@ -58,6 +58,11 @@ impl OpenScope {
         context::enter(self.inner.id, self.key);
     }
 
+    /// The number of the allocator measured.
+    pub(crate) fn allocator_id(&self) -> u64 {
+        self.inner.id
+    }
+
     /// Ends what [`enter`](Self::enter) began on this thread.
     pub(crate) fn leave(&self) {
         context::leave(self.inner.id, self.key);

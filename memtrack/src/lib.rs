@@ -83,6 +83,11 @@
 #[doc = include_str!("../../README.md")]
 struct ReadmeExamples;
 
+/// The examples of the attribute's options, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/attribute.md")]
+struct AttributeExamples;
+
 #[deny(unsafe_code)]
 mod allocator;
 #[forbid(unsafe_code)]

@@ -1,12 +1,13 @@
 //! Times and allocations of every subject in every state, side by side in one run.
 //!
 //! ```text
-//! attributes [--rounds N] [--samples N] [--without-peers PROGRAM] [--with-hotpath-alloc PROGRAM] [--short]
+//! attributes [--rounds N] [--samples N] [--without-peers PROGRAM] [--with-hotpath-alloc PROGRAM]
+//!            [--beside PROGRAM] [--short]
 //! ```
 //!
 //! Every state is a process of its own. They take turns, and within each the subjects do: a round is a turn of all. The
-//! programs named by the options are this one, built with other features; they measure the other crates' attributes.
-//! `--short` prints the times only, a line for each subject.
+//! programs named by the options are this one: built with other features, to measure the other crates' attributes; or,
+//! with `--beside`, of another commit, to compare `#[track_memory]` there. `--short` prints a line for each subject.
 
 use memtrack_attribute_bench::Failure;
 use memtrack_attribute_bench::counting::Counting;
@@ -43,7 +44,7 @@ fn in_state(arguments: &[String]) -> Result<(), Failure> {
     let [state, samples] = arguments else { return Err("in-state needs the state and the number of samples".into()) };
     let state = STATES.into_iter().find(|known| known.name() == state).ok_or("no such state")?;
     let samples = samples.parse()?;
-    let entered = state.enter()?;
+    let entered = state.enter(true)?;
     for Measured { title, nanoseconds, allocations } in measure(state, samples) {
         println!("{title}\t{nanoseconds}\t{allocations}");
     }
@@ -56,12 +57,14 @@ struct Options {
     samples: usize,
     without_peers: Option<PathBuf>,
     with_hotpath_alloc: Option<PathBuf>,
+    beside: Option<PathBuf>,
     short: bool,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { rounds: 7, samples: 200, without_peers: None, with_hotpath_alloc: None, short: false };
+        let mut options =
+            Self { rounds: 7, samples: 200, without_peers: None, with_hotpath_alloc: None, beside: None, short: false };
         let mut rest = arguments.iter();
         while let Some(option) = rest.next() {
             let mut value = || rest.next().ok_or_else(|| format!("{option} needs a value"));
@@ -70,6 +73,7 @@ impl Options {
                 "--samples" => options.samples = value()?.parse()?,
                 "--without-peers" => options.without_peers = Some(value()?.into()),
                 "--with-hotpath-alloc" => options.with_hotpath_alloc = Some(value()?.into()),
+                "--beside" => options.beside = Some(value()?.into()),
                 "--short" => options.short = true,
                 _ => return Err(format!("unknown option {option}").into()),
             }
@@ -93,6 +97,10 @@ fn all_states(options: &Options) -> Result<(), Failure> {
         let hotpath = |library| matches!(library, Library::Hotpath);
         processes.push(Process::new(program, State::Off, hotpath, ", hotpath-alloc"));
         processes.push(Process::new(program, State::On, hotpath, ", hotpath-alloc"));
+    }
+    if let Some(program) = &options.beside {
+        let compared = |library| matches!(library, Library::Plain | Library::Memtrack);
+        processes.extend(STATES.map(|state| Process::new(program, state, compared, ", other build")));
     }
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);

@@ -63,12 +63,13 @@ impl State {
         }
     }
 
-    /// Puts this process into the state, for as long as what it returns lives.
+    /// Puts this process into the state, for as long as what it returns lives. Without `peers` fastrace and hotpath stay
+    /// uninitialised in all states, and start no threads.
     ///
     /// # Errors
     ///
     /// If the process is in another state already.
-    pub fn enter(self) -> Result<Entered, Failure> {
+    pub fn enter(self, peers: bool) -> Result<Entered, Failure> {
         let text = || tracing_subscriber::fmt().with_span_events(FmtSpan::CLOSE).with_writer(io::sink);
         match self {
             Self::Off | Self::On => {}
@@ -79,7 +80,7 @@ impl State {
         }
         memtrack::set_default(&ALLOCATOR);
         memtrack::set_enabled(!matches!(self, Self::Off | Self::OffText));
-        if self != Self::On {
+        if self != Self::On || !peers {
             return Ok(Entered { hotpath: None });
         }
         fastrace::set_reporter(Nowhere, Config::default().report_interval(Duration::from_millis(20)));

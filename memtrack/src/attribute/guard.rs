@@ -13,12 +13,15 @@ use tracing::span::EnteredSpan;
 ///
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
+///
+/// It has no destructor of its own: what an idle one leaves behind is one comparison.
 pub struct Guard {
     call: Option<Call>,
 }
 
+/// A measured call. What its end takes out is optional.
 struct Call {
-    span: EnteredSpan,
+    span: Option<EnteredSpan>,
     scope: Option<Scope>,
     phase_given: bool,
     /// The outcome unless the call unwinds.
@@ -43,7 +46,7 @@ impl Guard {
         phase: Option<&'static str>,
         allocator: Option<CachingAllocator>,
     ) {
-        let span = span.entered();
+        let span = Some(span.entered());
         let scope = allocator.map(|allocator| Scope::open(&allocator, name, phase));
         self.call = Some(Call {
             span,
@@ -69,22 +72,14 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            call.finish();
-        }
-    }
-}
-
-impl Call {
+impl Drop for Call {
     #[inline(never)]
-    fn finish(self) {
+    fn drop(&mut self) {
         let Self { span, scope, phase_given, outcome, panicking_at_entry } = self;
-        let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
-        let scope = scope.map(|scope| scope.close(outcome));
-        contained(|| record(&span, scope.as_ref(), outcome, phase_given));
+        let Some(span) = span.take() else { return };
+        let outcome = if panicking() && !*panicking_at_entry { Outcome::Panic } else { *outcome };
+        let scope = scope.take().map(|scope| scope.close(outcome));
+        contained(|| record(&span, scope.as_ref(), outcome, *phase_given));
         // Leaving and closing the span are the subscriber's as well.
         contained(|| drop(span));
     }

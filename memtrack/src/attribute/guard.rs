@@ -14,6 +14,8 @@ use tracing::span::EnteredSpan;
 ///
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
+///
+/// It has no destructor of its own: what an idle one leaves behind is one comparison.
 #[derive(Debug)]
 pub struct Guard {
     call: Option<Call>,
@@ -21,8 +23,8 @@ pub struct Guard {
 
 #[derive(Debug)]
 struct Call {
-    span: EnteredSpan,
-    activation: Activation,
+    /// None once the call has ended.
+    running: Option<(EnteredSpan, Activation)>,
     /// The outcome unless the call unwinds.
     outcome: Outcome,
     /// Whether the thread already unwound at entry: then this call is made by a destructor, and not itself panicking.
@@ -49,7 +51,8 @@ impl Guard {
         let span = span.entered();
         let activation = Activation::open(site, phase, sampled, measured);
         activation.enter();
-        self.call = Some(Call { span, activation, outcome: Outcome::Ok, panicking_at_entry: panicking() });
+        let running = Some((span, activation));
+        self.call = Some(Call { running, outcome: Outcome::Ok, panicking_at_entry: panicking() });
     }
 
     /// Whether the call is measured.
@@ -79,26 +82,23 @@ impl Guard {
     /// If the call exceeded a budget that asks for a panic.
     #[inline]
     pub fn finish(&mut self) {
-        if let Some(call) = self.call.take() {
-            call.finish().raise();
-        }
+        self.call = None;
     }
 }
 
-impl Drop for Guard {
-    #[inline]
+impl Drop for Call {
+    #[inline(never)]
     fn drop(&mut self) {
-        self.finish();
+        self.finish().raise();
     }
 }
 
 impl Call {
-    #[inline(never)]
-    fn finish(self) -> Verdict {
-        let Self { span, activation, outcome, panicking_at_entry } = self;
+    fn finish(&mut self) -> Verdict {
+        let Some((span, activation)) = self.running.take() else { return Verdict::none() };
         let outcome = match panicking() {
-            true if !panicking_at_entry => Outcome::Panic,
-            _ => outcome,
+            true if !self.panicking_at_entry => Outcome::Panic,
+            _ => self.outcome,
         };
         let verdict = activation.end(&span, outcome);
         // Leaving and closing the span are the subscriber's as well.

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
 use crate::function::{Function, in_braces_of};
+use crate::items;
 use crate::prologue::local;
 use crate::signature::returned_future;
 use crate::{expand_async, expand_future, expand_sync};
@@ -16,6 +17,9 @@ use syn::{Block, Expr, Signature, Stmt};
 ///
 /// With a mistake anywhere, the item is emitted as it was, so that its callers do not fail too.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+    if let Some(expanded) = items::attribute(&args, &item) {
+        return expanded;
+    }
     let mut errors = Errors::default();
     let args = Args::read(args, &mut errors);
     let function = Function::read(item.clone(), &mut errors);

@@ -17,6 +17,7 @@ mod expand_sync;
 mod fields;
 mod function;
 mod inspection;
+mod items;
 mod level;
 mod limit;
 mod lists;

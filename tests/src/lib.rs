@@ -1,5 +1,6 @@
 //! What several of memtrack's integration tests use; each module says what it is for.
 
+pub mod bench;
 pub mod captured_stream;
 pub mod conformance;
 pub mod device_list;

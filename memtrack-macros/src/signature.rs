@@ -24,13 +24,15 @@ fn is_never(ty: &Type) -> bool {
 }
 
 /// A future that a function returns, as far as its written type tells.
-pub(crate) struct ReturnedFuture {
+pub(crate) struct ReturnedFuture<'a> {
     /// Whether `#[async_trait]` has written the signature: the function is an `async fn` to its author.
     pub(crate) is_of_async_trait: bool,
+    /// What it gives, where that is written.
+    pub(crate) output: Option<&'a Type>,
 }
 
 /// The future in the function's return type: a `Pin<Box<dyn Future>>` or an `impl Future`.
-pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture> {
+pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture<'_>> {
     let ReturnType::Type(_, output) = &signature.output else { return None };
     let bounds = match &**output {
         Type::ImplTrait(opaque) => &opaque.bounds,
@@ -39,14 +41,21 @@ pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture> {
             _ => return None,
         },
     };
-    let is_future = bounds.iter().any(|bound| {
-        matches!(bound, TypeParamBound::Trait(bound)
-            if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
-    });
+    let future = bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => bound.path.segments.last().filter(|segment| segment.ident == "Future"),
+        _ => None,
+    })?;
+    let output = match &future.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(assigned) if assigned.ident == "Output" => Some(&assigned.ty),
+            _ => None,
+        }),
+        _ => None,
+    };
     let is_of_async_trait = bounds
         .iter()
         .any(|bound| matches!(bound, TypeParamBound::Lifetime(lifetime) if lifetime.ident == "async_trait"));
-    is_future.then_some(ReturnedFuture { is_of_async_trait })
+    Some(ReturnedFuture { is_of_async_trait, output })
 }
 
 /// Whether the function's return type is an `impl Trait`.

@@ -6,21 +6,24 @@
 //! policy may live here.
 
 mod epochs;
+mod owners;
 mod phases;
 mod scopes;
 mod shared;
+mod slot;
 
 use std::time::Duration;
 
 pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
 pub(crate) use phases::PhaseTotals;
 use phases::{OTHER_PHASE, PhaseId};
-pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
 pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
+pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
 
 use self::epochs::Epochs;
 use self::phases::Phases;
-use self::scopes::{Scopes, Totals};
+use self::scopes::Scopes;
+use self::slot::Totals;
 use crate::stats::{MemoryStats, PoolKind};
 
 /// The net change of the inactive split counters in one event.
@@ -191,15 +194,17 @@ impl Ledger {
     pub(crate) fn retried(&mut self, context: Option<ScopeKey>) {
         self.stats.num_alloc_retries += 1;
         self.totals.retry_count += 1;
-        let phase = self.context_phase(context);
-        self.phases.totals(phase).retry_count += 1;
+        let context = self.scopes.resolve(context);
+        self.phases.totals(self.scopes.phase_of(context)).retry_count += 1;
+        self.scopes.retried(context);
     }
 
     pub(crate) fn out_of_memory(&mut self, context: Option<ScopeKey>) {
         self.stats.num_ooms += 1;
         self.totals.oom_count += 1;
-        let phase = self.context_phase(context);
-        self.phases.totals(phase).oom_count += 1;
+        let context = self.scopes.resolve(context);
+        self.phases.totals(self.scopes.phase_of(context)).oom_count += 1;
+        self.scopes.out_of_memory(context);
     }
 
     fn context_phase(&self, context: Option<ScopeKey>) -> PhaseId {

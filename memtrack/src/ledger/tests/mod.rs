@@ -237,6 +237,7 @@ fn entry(requested: i64) -> BlockEntry {
 
 /// What the ledger says, in the history's words.
 fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
+    let owned = closed.owned;
     Answer {
         phase: closed.phase_name,
         before: closed.before_bytes,
@@ -246,9 +247,11 @@ fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
         peak_step: closed.peak_place.step,
         counts: [closed.allocation_count, closed.free_count, closed.retry_count, closed.oom_count],
         reserved_delta: closed.reserved_delta_bytes,
-        own_delta: closed.own_delta_bytes,
-        own_peak: closed.own_peak_bytes,
-        own_allocation_count: closed.own_allocation_count,
+        own_delta: owned.live_bytes,
+        own_peak: owned.peak_bytes,
+        own_allocated: owned.allocated_bytes,
+        exclusive: owned.exclusive_bytes,
+        own_counts: [owned.allocation_count, owned.free_count, owned.retry_count, owned.oom_count],
         foreign: closed.foreign_bytes,
     }
 }

@@ -10,22 +10,23 @@ use super::scopes::Scopes;
 use super::slot::{NO_SLOT, Owned};
 
 impl Owned {
-    /// `exclusive`: no function inside made the allocation.
     #[inline]
-    fn allocated(&mut self, requested_bytes: i64, exclusive: bool) {
-        self.live_bytes = self.live_bytes.wrapping_add(requested_bytes);
-        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+    fn allocated(&mut self, requested_bytes: i64) {
         self.allocated_bytes = self.allocated_bytes.wrapping_add(requested_bytes);
-        if exclusive {
-            self.exclusive_bytes = self.exclusive_bytes.wrapping_add(requested_bytes);
-        }
+        self.peak_bytes = self.peak_bytes.max(self.live_bytes());
         self.allocation_count += 1;
     }
 
     #[inline]
     fn freed(&mut self, requested_bytes: i64) {
-        self.live_bytes = self.live_bytes.wrapping_sub(requested_bytes);
+        self.freed_bytes = self.freed_bytes.wrapping_add(requested_bytes);
         self.free_count += 1;
+    }
+
+    /// Allocated and not given back.
+    #[inline]
+    pub(crate) fn live_bytes(&self) -> i64 {
+        self.allocated_bytes.wrapping_sub(self.freed_bytes)
     }
 }
 
@@ -85,13 +86,27 @@ impl Scopes {
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count += 1;
         }
+        self.own_exclusively(owner, requested_bytes);
         let mut at = owner;
-        let mut exclusive = true;
         while let Some(slot) = self.slots.get_mut(at as usize) {
             if slot.open {
-                slot.owned.allocated(requested_bytes, exclusive);
+                slot.owned.allocated(requested_bytes);
                 slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
-                exclusive &= !slot.kind.is_function();
+            }
+            at = self.open_around(at);
+        }
+    }
+
+    /// An allocation is the nearest function's, and that of the steps and epochs inside it.
+    #[inline]
+    fn own_exclusively(&mut self, owner: u32, requested_bytes: i64) {
+        let mut at = owner;
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            if slot.open {
+                slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(requested_bytes);
+                if slot.kind.is_function() {
+                    break;
+                }
             }
             at = self.open_around(at);
         }

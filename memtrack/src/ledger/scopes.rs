@@ -10,7 +10,7 @@
 use std::num::NonZeroU32;
 
 use super::phases::{OTHER_PHASE, PhaseId};
-use super::slot::{ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
+use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
 
 /// All scopes of one device.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(super) struct Scopes {
     pub(super) vacant: Vec<u32>,
     newest: u32,
     open_phase_count: usize,
+    pub(super) open_call_count: usize,
     running_max_bytes: i64,
     running_place: Place,
     step: Option<u64>,
@@ -31,6 +32,7 @@ impl Default for Scopes {
             vacant: Vec::new(),
             newest: NO_SLOT,
             open_phase_count: 0,
+            open_call_count: 0,
             running_max_bytes: 0,
             running_place: Place::default(),
             step: None,
@@ -127,6 +129,7 @@ impl Scopes {
             before_reserved_bytes,
             before,
             owned: Owned::default(),
+            call: Call::default(),
             moved_bytes: 0,
         };
         if let Some(newest) = self.slots.get_mut(self.newest as usize) {
@@ -194,26 +197,34 @@ impl Scopes {
         self.slots.get(self.resolve(Some(key)) as usize).map(|slot| slot.peak_bytes)
     }
 
+    /// The peak so far of an open scope.
+    pub(super) fn peak_bytes_now(&self, slot: &Slot) -> i64 {
+        // Whatever was reached since the last cut, every open scope has seen.
+        slot.peak_bytes.max(self.running_max_bytes)
+    }
+
     /// Open scopes, the newest first.
-    fn open_slots(&self) -> impl Iterator<Item = &Slot> {
-        let mut at = self.newest;
+    pub(super) fn open_slots(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let mut next = self.newest;
         std::iter::from_fn(move || {
+            let at = next;
             let slot = self.slots.get(at as usize)?;
-            at = slot.older;
-            Some(slot)
+            next = slot.older;
+            Some((at, slot))
         })
     }
 
     fn newest_step(&self) -> Option<u64> {
-        self.open_slots().find_map(|slot| match slot.kind {
+        self.open_slots().find_map(|(_, slot)| match slot.kind {
             ScopeKind::Step(number) => Some(number),
-            ScopeKind::Function | ScopeKind::Epoch => None,
+            ScopeKind::Function | ScopeKind::CallSite(_) | ScopeKind::Epoch => None,
         })
     }
 
     /// Open scopes that began a phase: (phase, bytes before, peak so far).
     pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
-        self.open_slots().filter_map(|slot| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
+        self.open_slots()
+            .filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
     }
 
     #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::call_site::SiteId;
 use super::phases::PhaseId;
 
 /// No scope.
@@ -20,6 +21,8 @@ pub(crate) struct ScopeKey {
 pub(crate) enum ScopeKind {
     /// A function, a block, or a phase.
     Function,
+    /// A call of a function that is counted with its other calls.
+    CallSite(SiteId),
     /// One step of an epoch, by its number.
     Step(u64),
     /// An epoch.
@@ -30,7 +33,7 @@ impl ScopeKind {
     /// Whether what happens in it is a part of its own: steps and epochs only divide the time of the function around them.
     #[inline]
     pub(super) fn is_function(self) -> bool {
-        matches!(self, Self::Function)
+        matches!(self, Self::Function | Self::CallSite(_))
     }
 }
 
@@ -55,15 +58,28 @@ pub(crate) struct Place {
 /// What the threads inside a scope did, and what became of the blocks they took. Sizes are as asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Owned {
-    pub(crate) live_bytes: i64,
-    pub(crate) peak_bytes: i64,
     pub(crate) allocated_bytes: i64,
+    /// Of what was allocated inside.
+    pub(crate) freed_bytes: i64,
+    /// The most that was live.
+    pub(crate) peak_bytes: i64,
     /// Without what was allocated in functions and phases inside.
     pub(crate) exclusive_bytes: i64,
     pub(crate) allocation_count: i64,
     pub(crate) free_count: i64,
     pub(crate) retry_count: i64,
     pub(crate) oom_count: i64,
+}
+
+/// What a scope that is a call of a call site has besides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Call {
+    /// Allocated bytes, as asked for, that no call of any site inside allocated.
+    pub(super) exclusive_bytes: i64,
+    /// The outermost open call of the same site around this one, or this one.
+    pub(super) outermost: u32,
+    /// Of an outermost call: the open calls of the same site inside it.
+    pub(super) inner_count: u32,
 }
 
 /// What happened in a scope.
@@ -105,6 +121,7 @@ pub(super) struct Slot {
     pub(super) before_reserved_bytes: i64,
     pub(super) before: Totals,
     pub(super) owned: Owned,
+    pub(super) call: Call,
     /// Rounded bytes allocated and freed by threads inside this scope.
     pub(super) moved_bytes: i64,
 }

@@ -3,39 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ledger::ClosedScope;
-
-/// How a scope ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The code ran to its end.
-    Ok,
-    /// It ran to its end and returned an error.
-    Err,
-    /// A panic that began inside it went through.
-    Panic,
-    /// A future was dropped before it was done.
-    Cancelled,
-}
-
-impl Outcome {
-    /// As in the field `mem.outcome`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Err => "err",
-            Self::Panic => "panic",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::ledger::{ClosedScope, Outcome};
 
 /// The name of a device, such as `cuda:0`; cheap to clone.
 #[derive(Clone)]
@@ -134,7 +102,7 @@ impl ScopeRecord {
             retry_count: closed.retry_count,
             oom_count: closed.oom_count,
             reserved_delta_bytes: closed.reserved_delta_bytes,
-            own_delta_bytes: owned.live_bytes,
+            own_delta_bytes: owned.live_bytes(),
             own_peak_bytes: owned.peak_bytes,
             own_allocated_bytes: owned.allocated_bytes,
             exclusive_allocated_bytes: owned.exclusive_bytes,

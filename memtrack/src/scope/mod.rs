@@ -1,19 +1,25 @@
 //! Tracked scopes: what happened to a device's memory between two points of a program.
 //!
-//! Here live the guards that open and close scopes and the record they give. The arithmetic of peaks and owners is the
+//! Here live the guards that open and close scopes, the record they give, and the totals of all calls of a function. The arithmetic of peaks and owners is the
 //! ledger's; spans are the attribute's.
 
+mod call_sites;
 mod record;
+mod table;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-pub use record::{DeviceName, Outcome, ScopeRecord};
+pub use call_sites::CallSiteTotals;
+pub use record::{DeviceName, ScopeRecord};
+pub use table::CallSiteTable;
 
 use crate::allocator::{CachingAllocator, Inner};
 use crate::context;
 use crate::current;
+pub use crate::current::{measure_all, set_measure_all};
 use crate::history::Stage;
+pub use crate::ledger::{CallSite, Outcome};
 use crate::ledger::{ScopeKey, ScopeKind};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
@@ -33,6 +39,11 @@ impl OpenScope {
     /// booked under that phase.
     pub fn open(allocator: &CachingAllocator, name: &'static str, phase: Option<&'static str>) -> Self {
         Self::open_kind(allocator, name, ScopeKind::Function, phase)
+    }
+
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::open_kind(allocator, site.name(), ScopeKind::CallSite(site.id()), phase)
     }
 
     pub(crate) fn open_kind(
@@ -83,7 +94,7 @@ impl OpenScope {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         context::leave(self.inner.id, self.key);
-        let closed = self.inner.ledger().close_scope(self.key);
+        let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
@@ -128,6 +139,11 @@ impl Scope {
     /// under that phase.
     pub fn open(allocator: &CachingAllocator, name: &'static str, phase: Option<&'static str>) -> Self {
         Self::enter(OpenScope::open(allocator, name, phase))
+    }
+
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::enter(OpenScope::open_site(allocator, site, phase))
     }
 
     pub(crate) fn enter(open: OpenScope) -> Self {

@@ -61,6 +61,8 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         quote_spanned!(place=> #private::follows_from(&#span, #causes);)
     });
     let measured = measured_tokens(args, &private);
+    // Counted, so that totals of a sampled function can say of how many calls they are.
+    let pass_over = args.sample.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> else { #site.passes_over(); }));
     let uses = arguments::uses(args, &private);
     let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #measured));
     quote_spanned! {Span::mixed_site()=>
@@ -73,7 +75,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
             #follows_from
             if #private::measures(&#span, &#site, #phase) {
                 #open
-            }
+            } #pass_over
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::args::Args;
 use crate::function::Function;
 use crate::prologue::local;
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::LitStr;
 use syn::ext::IdentExt as _;
 
@@ -14,9 +14,8 @@ use syn::ext::IdentExt as _;
 pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream, site: &Ident) -> TokenStream {
     let name = name(args, function);
     let options = options(args, private);
-    // `file!` and `line!` say where their own tokens stand: at the function's name.
-    let place = Span::mixed_site().located_at(function.signature.ident.span());
-    let source = quote_spanned!(place=> ::core::module_path!(), ::core::file!(), ::core::line!());
+    let line = line(&function.signature.ident);
+    let source = quote_spanned!(Span::mixed_site()=> ::core::module_path!(), ::core::file!(), #line);
     // Once, so that what is wrong with a constant is said once.
     let (name_constant, given) =
         (local("__MEMTRACK_NAME"), args.name.as_ref().map_or(name, |name| name.checked(private)));
@@ -24,6 +23,22 @@ pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream
         const #name_constant: #private::Name = #given;
         static #site: #private::Site = #private::Site::new(#name_constant, #source, #options);
     }
+}
+
+/// The line of the function's name.
+///
+/// `line!` gives the attribute's, since it speaks of where the outermost expansion was asked for. A name from another file,
+/// which only a macro can have brought, has a line that does not go with `file!`; there it has the last word.
+fn line(name: &Ident) -> TokenStream {
+    let fallback = quote_spanned!(Span::mixed_site()=> ::core::line!());
+    if !proc_macro::is_available() {
+        return fallback;
+    }
+    let (name, attribute) = (name.span().unwrap(), proc_macro::Span::call_site());
+    if name.file() != attribute.file() {
+        return fallback;
+    }
+    Literal::u32_suffixed(u32::try_from(name.line()).unwrap_or(u32::MAX)).into_token_stream()
 }
 
 /// The options as a chain of constant calls.

@@ -134,10 +134,10 @@ fn judge_budgets(site: &Site, record: &ScopeRecord, may_panic: bool) -> Verdict 
     for (budget, limit, measured) in budgets {
         let Some(limit) = limit.filter(|limit| measured > *limit) else { continue };
         let exceeded = Exceeded {
-            function: site.name,
-            module_path: site.module_path,
-            file: site.file,
-            line: site.line,
+            function: site.call_site.name(),
+            module_path: site.call_site.module_path(),
+            file: site.call_site.file(),
+            line: site.call_site.line(),
             budget,
             limit,
             measured,

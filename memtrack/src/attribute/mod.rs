@@ -25,6 +25,8 @@ pub use budget::{Budget, Exceeded};
 
 /// The names generated code uses. Not for people: they change with the macro, in any release.
 pub mod private {
+    use crate::scope::measure_all;
+
     pub use super::allocator::{allocator_of, current_allocator};
     pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
@@ -65,10 +67,10 @@ pub mod private {
 
     /// Whether an activation is measured, memtrack being switched on.
     ///
-    /// Its figures must have a reader: the span, the summary of the phase it opens, or a budget. A span that a filter
+    /// Its figures must have a reader: the span, the summary of the phase it opens, a budget, or the totals by call site. A span that a filter
     /// turned off is no reader, but the others count all the same, since a log level must not change their result.
     #[inline]
     pub fn measures(span: &Span, site: &Site, phase: Option<Name>) -> bool {
-        !span.is_disabled() || phase.is_some() || site.options.always_measures()
+        !span.is_disabled() || phase.is_some() || site.options.always_measures() || measure_all()
     }
 }

@@ -18,7 +18,7 @@ impl OomWatch for Site {
         // Once per function: a loop that keeps running out must not fill the disk.
         let is_first = self.options.oom_snapshot && !self.has_dumped.swap(true, Ordering::Relaxed);
         let snapshot = is_first.then(|| {
-            let path = path(self.name);
+            let path = path(self.call_site.name());
             let written = write(inner, &path);
             (path, written)
         });
@@ -35,7 +35,7 @@ impl OomWatch for Site {
 
 impl Site {
     fn log(&self, error: &OutOfMemory, snapshot: &str) {
-        let Self { name, file, line, .. } = self;
+        let (name, file, line) = (self.call_site.name(), self.call_site.file(), self.call_site.line());
         let place = format_args!("{file}:{line}");
         tracing::error!(
             target: "memtrack::oom",

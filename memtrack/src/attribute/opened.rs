@@ -32,7 +32,7 @@ impl Opened {
     pub(super) fn open(measured: Measured, site: &'static Site, phase: Option<&'static str>) -> Option<Self> {
         match measured {
             Measured::Nothing => None,
-            Measured::One(allocator) => Some(Self::One(OpenScope::open(&allocator, site.name, phase))),
+            Measured::One(allocator) => Some(Self::One(OpenScope::open_site(&allocator, &site.call_site, phase))),
         }
     }
 

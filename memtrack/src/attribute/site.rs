@@ -1,15 +1,13 @@
 //! The `static` description of an annotated function: what is known of it when the program is compiled.
 
 use super::budget::OnExceed;
+use crate::scope::CallSite;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An annotated function, one for all instantiations of a generic one.
 #[derive(Debug)]
 pub struct Site {
-    pub(super) name: &'static str,
-    pub(super) module_path: &'static str,
-    pub(super) file: &'static str,
-    pub(super) line: u32,
+    pub(super) call_site: CallSite,
     pub(super) options: Options,
     /// Calls of a function with the option `sample`.
     call_count: AtomicU64,
@@ -27,14 +25,17 @@ impl Site {
         options: Options,
     ) -> Self {
         Self {
-            name,
-            module_path,
-            file,
-            line,
+            call_site: CallSite::new(name, module_path, file, line),
             options,
             call_count: AtomicU64::new(0),
             has_dumped: AtomicBool::new(false),
         }
+    }
+
+    /// A call of a function with the option `sample` that is not measured.
+    #[inline]
+    pub fn passes_over(&'static self) {
+        self.call_site.count_unmeasured();
     }
 
     /// For a call with the option `sample`: the rate if this call gets a span, 0 if not. The first of each `rate` calls

@@ -120,7 +120,7 @@ pub mod units;
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser, allocators,
 };
 #[doc(hidden)]
 pub use attribute::private as __private;

@@ -12,6 +12,7 @@ use super::events;
 use super::pending::PendingFrees;
 use super::private_pools::{PoolId, PoolOptions, PrivatePool, Routes};
 use super::raw::RawBlocks;
+use super::registry;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::stream_ordered::OrderedFrees;
@@ -48,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
-    pub(super) ledger: SharedLedger,
+    pub(crate) ledger: SharedLedger,
     pub(crate) history: Recorder,
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
@@ -130,6 +131,7 @@ impl Inner {
         let handle = Arc::new(Handle { inner: Arc::clone(&inner) });
         // Just made, so it cannot have been set.
         let _ = inner.handle.set(Arc::downgrade(&handle));
+        registry::add(&handle);
         CachingAllocator { handle }
     }
 

@@ -8,6 +8,7 @@
 mod call_site;
 mod call_sites;
 mod calls;
+mod combined;
 mod epochs;
 mod outcome;
 mod owners;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 pub use call_site::CallSite;
 pub(crate) use call_sites::{Inclusive, SiteTotals};
+pub(crate) use combined::Combined;
 pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
 pub use outcome::Outcome;
 pub(crate) use phases::PhaseTotals;
@@ -28,6 +30,7 @@ pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
 pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
 
 use self::call_sites::CallSites;
+use self::combined::Part;
 use self::epochs::Epochs;
 use self::phases::Phases;
 use self::scopes::Scopes;
@@ -62,6 +65,8 @@ pub(crate) struct Ledger {
     phases: Phases,
     epochs: Epochs,
     call_sites: CallSites,
+    /// Open scopes that are this device's part of one over several; nearly always none.
+    parts: Vec<Part>,
 }
 
 impl Ledger {
@@ -82,7 +87,7 @@ impl Ledger {
         self.stats.reset_accumulated();
     }
 
-    fn live_bytes(&self) -> i64 {
+    pub(crate) fn live_bytes(&self) -> i64 {
         self.stats.allocated_bytes.all.current
     }
 
@@ -118,6 +123,9 @@ impl Ledger {
             Some(call) => call.exclusive_bytes = call.exclusive_bytes.wrapping_add(requested_bytes),
             None => self.call_sites.outside().allocated(requested_bytes),
         }
+        if !self.parts.is_empty() {
+            self.raise_sums(owner, size_bytes, requested_bytes);
+        }
     }
 
     /// The program gave a block back. It may still have to wait for other streams.
@@ -140,6 +148,9 @@ impl Ledger {
         let owner = self.scopes.resolve(owner);
         if self.scopes.innermost_call(owner).is_none() {
             self.call_sites.outside().freed(requested_bytes);
+        }
+        if !self.parts.is_empty() {
+            self.lower_sums(owner, size_bytes, requested_bytes);
         }
         self.scopes.disown(owner, requested_bytes);
     }

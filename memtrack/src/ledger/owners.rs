@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use super::scopes::Scopes;
-use super::slot::{NO_SLOT, Owned};
+use super::slot::{NO_SLOT, Owned, ScopeKey};
 
 impl Owned {
     #[inline]
@@ -138,6 +138,16 @@ impl Scopes {
             slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
             at = self.open_around(at);
         }
+    }
+
+    /// Whether `context` is in an open scope.
+    pub(super) fn is_inside(&mut self, context: u32, scope: ScopeKey) -> bool {
+        let outer = self.resolve(Some(scope));
+        let mut at = context;
+        while at != NO_SLOT && at != outer {
+            at = self.open_around(at);
+        }
+        at != NO_SLOT && at == outer
     }
 
     /// An allocation of a thread inside `context` gave cached memory back and asked again.

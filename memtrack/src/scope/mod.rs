@@ -4,6 +4,7 @@
 //! ledger's; spans are the attribute's.
 
 mod call_sites;
+mod devices;
 mod record;
 mod table;
 
@@ -11,6 +12,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 pub use call_sites::CallSiteTotals;
+pub use devices::{AttachedDevices, DevicesRecord, DevicesScope, OpenDevicesScope};
 pub use record::{DeviceName, ScopeRecord};
 pub use table::CallSiteTable;
 

@@ -124,7 +124,7 @@ pub use allocator::{
 };
 #[doc(hidden)]
 pub use attribute::private as __private;
-pub use attribute::{AsAllocator, Budget, Exceeded};
+pub use attribute::{AsAllocator, AsAllocators, Budget, Exceeded};
 pub use buffer::{Buffer, Element};
 #[cfg(feature = "cuda")]
 pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};

@@ -35,7 +35,7 @@ impl Activation {
         if let Some(opened) = &self.opened {
             opened.enter();
             if self.site.options.watches_oom() {
-                opened.allocators().for_each(|allocator| watch::enter(allocator, self.site));
+                opened.each_allocator(|allocator| watch::enter(allocator, self.site));
             }
         }
     }
@@ -54,7 +54,7 @@ impl Activation {
         if let Some(opened) = &self.opened
             && self.site.options.watches_oom()
         {
-            opened.allocators().for_each(|allocator| watch::leave(allocator, self.site));
+            opened.each_allocator(|allocator| watch::leave(allocator, self.site));
         }
     }
 
@@ -74,6 +74,9 @@ impl Activation {
         let closed = opened.map(|opened| opened.close(outcome));
         contained(|| {
             record(span, site, closed.as_ref(), outcome, phase_given, sampled);
+            if let Some(devices) = closed.as_ref().and_then(|closed| closed.devices.as_ref()) {
+                devices.log();
+            }
             let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err) && !panicking();
             closed.as_ref().map_or(Verdict::none(), |closed| judge(site, &closed.record, may_panic))
         })

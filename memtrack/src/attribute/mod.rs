@@ -20,14 +20,14 @@ mod subscriber;
 mod tracked;
 mod value;
 
-pub use allocator::AsAllocator;
+pub use allocator::{AsAllocator, AsAllocators};
 pub use budget::{Budget, Exceeded};
 
 /// The names generated code uses. Not for people: they change with the macro, in any release.
 pub mod private {
     use crate::scope::measure_all;
 
-    pub use super::allocator::{allocator_of, current_allocator};
+    pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
     pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
     pub use super::future_call::FutureCall;

@@ -2,12 +2,15 @@
 
 use super::allocator::Measured;
 use super::site::Site;
-use crate::scope::{OpenScope, Outcome, ScopeRecord};
+use crate::scope::{OpenDevicesScope, OpenScope, Outcome, ScopeRecord};
+use crate::units::signed;
 
 /// The open scope of an activation, until it is closed.
 #[derive(Debug)]
 pub(super) enum Opened {
     One(OpenScope),
+    // Boxed: rare, and a call on one device should not move its size.
+    Several(Box<OpenDevicesScope>),
 }
 
 /// What a scope said when it closed.
@@ -24,6 +27,8 @@ pub(super) struct Closed {
 pub(super) struct Devices {
     /// How many of them allocated or freed.
     pub(super) changed_count: i64,
+    /// One by one.
+    pub(super) records: Vec<ScopeRecord>,
 }
 
 impl Opened {
@@ -33,6 +38,9 @@ impl Opened {
         match measured {
             Measured::Nothing => None,
             Measured::One(allocator) => Some(Self::One(OpenScope::open_site(&allocator, &site.call_site, phase))),
+            Measured::Several(allocators) => {
+                Some(Self::Several(Box::new(OpenDevicesScope::open_site(&allocators, &site.call_site, phase))))
+            }
         }
     }
 
@@ -41,6 +49,7 @@ impl Opened {
     pub(super) fn enter(&self) {
         match self {
             Self::One(scope) => scope.enter(),
+            Self::Several(scope) => scope.enter(),
         }
     }
 
@@ -49,13 +58,15 @@ impl Opened {
     pub(super) fn leave(&self) {
         match self {
             Self::One(scope) => scope.leave(),
+            Self::Several(scope) => scope.leave(),
         }
     }
 
-    /// The allocators measured, by their numbers.
-    pub(super) fn allocators(&self) -> impl Iterator<Item = u64> {
+    /// Calls `each` with the number of each allocator measured.
+    pub(super) fn each_allocator(&self, each: impl FnMut(u64)) {
         match self {
-            Self::One(scope) => std::iter::once(scope.allocator_id()),
+            Self::One(scope) => std::iter::once(scope.allocator_id()).for_each(each),
+            Self::Several(scope) => scope.allocator_ids().for_each(each),
         }
     }
 
@@ -63,6 +74,40 @@ impl Opened {
     pub(super) fn close(self, outcome: Outcome) -> Closed {
         match self {
             Self::One(scope) => Closed { record: scope.close(outcome), devices: None },
+            Self::Several(scope) => {
+                let closed = scope.close(outcome);
+                let changed_count = signed(closed.changed_device_count as u64);
+                Closed { record: closed.combined, devices: Some(Devices { changed_count, records: closed.devices }) }
+            }
+        }
+    }
+}
+
+impl Devices {
+    /// Says what each device did that did anything, inside the call's span.
+    pub(super) fn log(&self) {
+        let changed = self.records.iter().filter(|record| record.allocation_count > 0 || record.free_count > 0);
+        for record in changed {
+            tracing::info!(
+                target: "memtrack::devices",
+                {
+                    mem.device = record.device.as_str(),
+                    mem.phase = record.phase.unwrap_or("other"),
+                    function = record.name,
+                    mem.before = record.before_bytes,
+                    mem.after = record.after_bytes,
+                    mem.delta = record.delta_bytes(),
+                    mem.peak = record.peak_bytes,
+                    mem.peak_delta = record.peak_delta_bytes(),
+                    mem.allocs = record.allocation_count,
+                    mem.frees = record.free_count,
+                    mem.retries = record.retry_count,
+                    mem.ooms = record.oom_count,
+                    mem.self.delta = record.own_delta_bytes,
+                    mem.self.peak = record.own_peak_bytes,
+                },
+                "{} on {}", record.name, record.device
+            );
         }
     }
 }

@@ -97,13 +97,20 @@ impl OpenDevicesScope {
         AttachedDevices { scope: self, not_send: PhantomData }
     }
 
-    fn enter(&self) {
+    /// Makes allocations of this thread on any of the devices belong to the scope, until [`leave`](Self::leave) or its end.
+    pub(crate) fn enter(&self) {
         for part in &self.parts {
             context::enter(part.inner.id, part.key);
         }
     }
 
-    fn leave(&self) {
+    /// The numbers of the allocators measured.
+    pub(crate) fn allocator_ids(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().map(|part| part.inner.id)
+    }
+
+    /// Ends what [`enter`](Self::enter) began on this thread.
+    pub(crate) fn leave(&self) {
         for part in self.parts.iter().rev() {
             context::leave(part.inner.id, part.key);
         }

@@ -1,5 +1,7 @@
 //! Blocks: the pieces that segments are cut into, in a table by index.
 
+use std::panic::Location;
+
 use super::stream_uses::StreamUses;
 use crate::history::recording::StackId;
 use crate::ledger::ScopeKey;
@@ -30,6 +32,15 @@ pub(crate) enum BlockState {
     Unmapped,
 }
 
+/// Where a program asks for memory. Two words at most, so that it is passed in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// The line that called memtrack.
+    pub(crate) location: &'static Location<'static>,
+    /// How the program got there, if that is recorded.
+    pub(crate) stack: StackId,
+}
+
 /// A piece of a segment. A block is *split* if it has a neighbour; one without is a whole segment, or all of an expandable
 /// segment's addresses.
 #[derive(Debug)]
@@ -50,7 +61,9 @@ pub(crate) struct Block {
     pub(crate) owner: Option<ScopeKey>,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
-    /// Where it was allocated, if that is recorded.
+    /// The line it was last allocated at; none before the first time.
+    pub(crate) location: Option<&'static Location<'static>>,
+    /// How the program got there, if that is recorded.
     pub(crate) stack: StackId,
     /// Where the segment that begins with it was.
     pub(crate) segment_stack: StackId,
@@ -73,6 +86,7 @@ impl Block {
             next: NO_BLOCK,
             owner: None,
             event_count: 0,
+            location: None,
             stack: StackId::NONE,
             segment_stack: StackId::NONE,
             segment: NOT_EXPANDABLE,

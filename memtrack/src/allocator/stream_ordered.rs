@@ -1,10 +1,11 @@
 //! The `cudaMallocAsync` backend: every allocation and free goes to the driver's pool, in stream order. Nothing is cached, rounded or
 //! split here; what scopes and phases measure is entered as for the native backend.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::block::{Block, BlockIndex, BlockState};
+use super::block::{Block, BlockIndex, BlockState, Origin};
 use super::error::{AllocationError, OutOfMemory, Refusal};
 use super::events;
 use super::inner::Inner;
@@ -12,6 +13,7 @@ use super::shard::{Grant, Lease, Shard};
 use super::stream_uses::StreamUses;
 use crate::context;
 use crate::device::{Device, DeviceError, Stream, StreamOrderedMemory, StreamOrderedUsage};
+use crate::history::recording::StackId;
 use crate::ledger::SplitChange;
 use crate::stats::{MemoryStats, PoolKind, Statistic};
 use crate::sync::lock;
@@ -59,6 +61,7 @@ impl Inner {
         self: &Arc<Self>,
         requested_bytes: u64,
         stream: Stream,
+        location: &'static Location<'static>,
     ) -> Result<Lease, AllocationError> {
         self.free_refused();
         let shard = self.shard(stream)?;
@@ -75,7 +78,10 @@ impl Inner {
             }
         };
         let refused_by = match address {
-            Ok(Ok(address)) => return Ok(Lease::new(Arc::clone(&shard), self.hold(&shard, address, requested_bytes))),
+            Ok(Ok(address)) => {
+                let grant = self.hold(&shard, address, requested_bytes, location);
+                return Ok(Lease::new(Arc::clone(&shard), grant));
+            }
             Ok(Err(refused_by)) => refused_by,
             Err(error) if error.is_out_of_memory() => Refusal::Device,
             Err(error) => return Err(error.into()),
@@ -86,7 +92,7 @@ impl Inner {
     }
 
     /// Enters a block into its shard and into the books.
-    fn hold(&self, shard: &Shard, address: u64, requested_bytes: u64) -> Grant {
+    fn hold(&self, shard: &Shard, address: u64, requested_bytes: u64, location: &'static Location<'static>) -> Grant {
         let grant = {
             let mut pools = shard.pools();
             let block = Block {
@@ -95,7 +101,7 @@ impl Inner {
                 ..Block::segment(address, requested_bytes, PoolKind::Large)
             };
             let index = pools.blocks.insert(block);
-            shard.enter(&mut pools, index, SplitChange::default(), Default::default())
+            shard.enter(&mut pools, index, SplitChange::default(), Origin { location, stack: StackId::NONE })
         };
         self.enter_reserved();
         grant

@@ -115,6 +115,9 @@ impl Shard {
         block.owner = context;
         block.location = Some(origin.location);
         block.stack = origin.stack;
+        if context::any_observer() {
+            block.observe(inner.id);
+        }
         inner.ledger.allocated(&self.log, &entry, split, context);
         if inner.history.is_on() {
             inner.history.record([self.event(TraceAction::Alloc, block)]);
@@ -141,7 +144,7 @@ impl Shard {
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         let owner = block.owner;
-        let uses = block.uses.take();
+        let uses = block.give_back();
         if inner.history.is_on() {
             if asked_at != StackId::NONE {
                 block.stack = asked_at;
@@ -159,7 +162,7 @@ impl Shard {
         };
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
-        let Some((streams, announced)) = inner.pending.announce(self, index, *uses) else { return };
+        let Some((streams, announced)) = inner.pending.announce(self, index, uses) else { return };
         block.event_count = streams.len() as u32;
         drop(pools);
         inner.pending.defer(inner, self, index, &streams, announced);
@@ -196,7 +199,7 @@ impl Shard {
         let captured = held && inner.device.capture_id(stream).is_ok_and(|capture| capture.is_some());
         let mut pools = self.pools();
         let exact = held && pools.rules.torch_exact;
-        pools.blocks[index].uses.get_or_insert_default().add(stream, captured, exact);
+        pools.blocks[index].extras.get_or_insert_default().uses.add(stream, captured, exact);
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct OrderedFrees {
 struct RefusedFree {
     shard: Arc<Shard>,
     index: BlockIndex,
-    uses: Option<Box<StreamUses>>,
+    uses: Option<StreamUses>,
 }
 
 fn memory(device: &dyn Device) -> Result<&dyn StreamOrderedMemory, DeviceError> {
@@ -116,7 +116,7 @@ impl Inner {
             let entry = pools.entry(index);
             let block = &mut pools.blocks[index];
             block.state = BlockState::PendingFree;
-            let (owner, uses) = (block.owner, block.uses.take());
+            let (owner, uses) = (block.owner, block.give_back());
             self.ledger().free_requested(&entry, owner, context);
             uses
         };

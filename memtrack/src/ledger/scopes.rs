@@ -9,6 +9,8 @@
 //! scope and to all scopes around it, so a scope's own bytes do not change through what other threads do. A closed scope's
 //! record stays as long as blocks or inner scopes refer to it.
 
+mod kept;
+
 use std::num::NonZeroU32;
 
 use super::phases::{OTHER_PHASE, PhaseId};
@@ -105,6 +107,8 @@ struct Slot {
 pub(super) struct Scopes {
     slots: Vec<Slot>,
     vacant: Vec<u32>,
+    /// By slot.
+    names: Vec<&'static str>,
     newest: u32,
     open_phase_count: usize,
     running_max_bytes: i64,
@@ -117,6 +121,7 @@ impl Default for Scopes {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
+            names: Vec::new(),
             newest: NO_SLOT,
             open_phase_count: 0,
             running_max_bytes: 0,

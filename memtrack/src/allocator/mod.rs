@@ -13,6 +13,7 @@ mod expandable;
 mod free_set;
 mod grow;
 mod inner;
+mod live;
 mod mapping;
 mod memory_pool;
 mod pending;
@@ -36,6 +37,7 @@ pub use config::{
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
+pub use live::LiveBlock;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
 use rounding::REQUEST_LIMIT_BYTES;

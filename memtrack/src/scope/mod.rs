@@ -4,13 +4,16 @@
 //! take them to other threads and tasks ([`ScopeHandle`]). The arithmetic of peaks and owners is the ledger's; spans are the
 //! attribute's.
 
+mod kept;
 mod record;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use kept::LiveSite;
 pub use record::{DeviceName, Outcome, ScopeRecord};
 
+pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
 use crate::context::{self, Here, Observed, Observer};
 use crate::current;

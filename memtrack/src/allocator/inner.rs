@@ -132,6 +132,7 @@ impl Inner {
         let handle = Arc::new(Handle { inner: Arc::clone(&inner) });
         // Just made, so it cannot have been set.
         let _ = inner.handle.set(Arc::downgrade(&handle));
+        inner.register();
         CachingAllocator { handle }
     }
 

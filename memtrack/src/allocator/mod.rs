@@ -21,6 +21,7 @@ mod pools;
 mod private_pools;
 mod raw;
 mod reclaim;
+mod registry;
 mod rounding;
 mod shard;
 mod snapshots;

@@ -4,12 +4,14 @@
 //! take them to other threads and tasks ([`ScopeHandle`]). The arithmetic of peaks and owners is the ledger's; spans are the
 //! attribute's.
 
+mod handle;
 mod kept;
 mod record;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use handle::{EnteredScopes, InScope, ScopeHandle, ScopedFuture};
 pub use kept::LiveSite;
 pub use record::{DeviceName, Outcome, ScopeRecord};
 

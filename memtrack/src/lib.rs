@@ -40,6 +40,7 @@
 //! - [`pinned`]: page-locked host memory, cached as PyTorch caches it, and copies that do not wait.
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
+//! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
@@ -114,6 +115,8 @@ pub mod scope;
 mod stats;
 #[forbid(unsafe_code)]
 mod sync;
+#[forbid(unsafe_code)]
+pub mod testing;
 #[forbid(unsafe_code)]
 pub mod units;
 

@@ -1,18 +1,27 @@
 //! The allocators that there are.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock, Weak};
 
-use super::{CachingAllocator, Handle};
-use crate::sync::lock;
+use super::CachingAllocator;
+use super::inner::Inner;
+use crate::sync::{read, write};
 
-/// Weak: being listed keeps no allocator.
-static ALLOCATORS: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
+/// By their numbers. Weak: being listed keeps no allocator.
+static ALLOCATORS: RwLock<BTreeMap<u64, Weak<Inner>>> = RwLock::new(BTreeMap::new());
 
-/// Lists a new allocator, and forgets those that are gone.
-pub(super) fn add(handle: &Arc<Handle>) {
-    let mut allocators = lock(&ALLOCATORS);
-    allocators.retain(|allocator| allocator.strong_count() > 0);
-    allocators.push(Arc::downgrade(handle));
+impl Inner {
+    /// Enters a new allocator, and forgets those that are gone.
+    pub(super) fn register(self: &Arc<Self>) {
+        let mut allocators = write(&ALLOCATORS);
+        allocators.retain(|_, allocator| allocator.strong_count() > 0);
+        allocators.insert(self.id, Arc::downgrade(self));
+    }
+
+    /// The allocator of this number, `None` once it is gone.
+    pub(crate) fn find(id: u64) -> Option<Arc<Self>> {
+        read(&ALLOCATORS).get(&id).and_then(Weak::upgrade)
+    }
 }
 
 /// All allocators of the process that have a handle, in the order in which they were made.
@@ -26,9 +35,6 @@ pub(super) fn add(handle: &Arc<Handle>) {
 /// assert!(all.len() == 1 && all[0].is_same(&second));
 /// ```
 pub fn allocators() -> Vec<CachingAllocator> {
-    let handles: Vec<_> = lock(&ALLOCATORS).iter().filter_map(Weak::upgrade).collect();
-    let mut allocators: Vec<_> = handles.into_iter().map(|handle| CachingAllocator { handle }).collect();
-    // Two that were made at the same time may have been listed in the other order.
-    allocators.sort_by_key(|allocator| allocator.inner().id);
-    allocators
+    let all: Vec<Arc<Inner>> = read(&ALLOCATORS).values().filter_map(Weak::upgrade).collect();
+    all.iter().filter_map(|inner| inner.handle()).collect()
 }

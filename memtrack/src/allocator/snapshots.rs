@@ -17,7 +17,10 @@ use crate::sync::lock;
 
 impl Inner {
     /// Runs with every lock under which blocks change, so that what is seen fits together.
-    fn at_rest<R>(&self, look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R) -> R {
+    pub(super) fn at_rest<R>(
+        &self,
+        look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
+    ) -> R {
         // With growth held no shard is made, and nobody else ever holds more than one.
         let growth = lock(&self.growth);
         let shards = self.shards();

@@ -7,6 +7,8 @@
 //!
 //! Whose the bytes are is the affair of [`owners`](super::owners).
 
+mod kept;
+
 use std::num::NonZeroU32;
 
 use super::phases::{OTHER_PHASE, PhaseId};
@@ -17,6 +19,8 @@ use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind,
 pub(super) struct Scopes {
     pub(super) slots: Vec<Slot>,
     pub(super) vacant: Vec<u32>,
+    /// By slot.
+    names: Vec<&'static str>,
     newest: u32,
     open_phase_count: usize,
     pub(super) open_call_count: usize,
@@ -30,6 +34,7 @@ impl Default for Scopes {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
+            names: Vec::new(),
             newest: NO_SLOT,
             open_phase_count: 0,
             open_call_count: 0,

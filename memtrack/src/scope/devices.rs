@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CallSite, DeviceName, Outcome, ScopeRecord};
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context;
+use crate::context::{self, Here, Observed};
 use crate::history::Stage;
 use crate::ledger::{Combined, LedgerGuard, ScopeKey, ScopeKind, SharedLedger};
 
@@ -27,6 +27,8 @@ pub struct DevicesRecord {
 struct Part {
     inner: Arc<Inner>,
     key: ScopeKey,
+    /// Who watches the scope around, if anybody does.
+    observed: Option<Arc<Observed>>,
 }
 
 /// One activation of a scope over several devices that belongs to no thread: it can be sent, and attached to whichever thread
@@ -69,15 +71,17 @@ impl OpenDevicesScope {
                 inners.push(allocator.inner());
             }
         }
-        let parents: Vec<_> = inners.iter().map(|inner| context::current(inner.id)).collect();
+        let around: Vec<_> = inners.iter().map(|inner| context::here(inner.id)).collect();
         let mut books = lock_all(&inners, SharedLedger::lock_at_once);
         let live_bytes = books.iter().map(|ledger| ledger.live_bytes()).fold(0, i64::wrapping_add);
         let combined = Arc::new(Combined::new(live_bytes));
         let mut parts = Vec::with_capacity(inners.len());
-        for ((ledger, inner), parent) in books.iter_mut().zip(&inners).zip(parents) {
+        for ((ledger, inner), Here { scope: parent, observed }) in books.iter_mut().zip(&inners).zip(around) {
             let key = ledger.open_scope(parent, kind, phase);
+            ledger.name_scope(key, name);
             ledger.join(key, &combined);
-            parts.push(Part { inner: Arc::clone(inner), key });
+            let observed = observed.map(|around| around.inside(name));
+            parts.push(Part { inner: Arc::clone(inner), key, observed });
         }
         drop(books);
         for part in &parts {
@@ -100,7 +104,7 @@ impl OpenDevicesScope {
     /// Makes allocations of this thread on any of the devices belong to the scope, until [`leave`](Self::leave) or its end.
     pub(crate) fn enter(&self) {
         for part in &self.parts {
-            context::enter(part.inner.id, part.key);
+            context::enter(part.inner.id, Here { scope: Some(part.key), observed: part.observed.clone() });
         }
     }
 
@@ -112,7 +116,7 @@ impl OpenDevicesScope {
     /// Ends what [`enter`](Self::enter) began on this thread.
     pub(crate) fn leave(&self) {
         for part in self.parts.iter().rev() {
-            context::leave(part.inner.id, part.key);
+            context::leave(part.inner.id, Some(part.key));
         }
     }
 

@@ -1,10 +1,13 @@
 //! Tracked scopes: what happened to a device's memory between two points of a program.
 //!
-//! Here live the guards that open and close scopes, the record they give, and the totals of all calls of a function. The arithmetic of peaks and owners is the
-//! ledger's; spans are the attribute's.
+//! Here live the guards that open and close scopes, on one device and on several, the record they give, who keeps memory in them
+//! ([`LiveBlock`]), the handles that take them to other threads and tasks ([`ScopeHandle`]), and the totals of all calls of a
+//! function. The arithmetic of peaks and owners is the ledger's; spans are the attribute's.
 
 mod call_sites;
 mod devices;
+mod handle;
+mod kept;
 mod record;
 mod table;
 
@@ -13,11 +16,14 @@ use std::sync::Arc;
 
 pub use call_sites::CallSiteTotals;
 pub use devices::{AttachedDevices, DevicesRecord, DevicesScope, OpenDevicesScope};
+pub use handle::{EnteredScopes, InScope, ScopeHandle, ScopedFuture};
+pub use kept::LiveSite;
 pub use record::{DeviceName, ScopeRecord};
 pub use table::CallSiteTable;
 
+pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context;
+use crate::context::{self, Here, Observed, Observer};
 use crate::current;
 pub use crate::current::{measure_all, set_measure_all};
 use crate::history::Stage;
@@ -33,6 +39,7 @@ pub struct OpenScope {
     inner: Arc<Inner>,
     key: ScopeKey,
     name: &'static str,
+    observed: Option<Arc<Observed>>,
     is_open: bool,
 }
 
@@ -54,11 +61,37 @@ impl OpenScope {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
+        let Here { scope: parent, observed } = context::here(allocator.inner().id);
+        let observed = observed.map(|around| around.inside(name));
+        Self::open_inside(allocator, parent, name, kind, phase, observed)
+    }
+
+    /// Opens a scope, inside the one this thread is in, whose allocations an observer is told of.
+    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Arc<Observer>) {
+        let Here { scope: parent, observed: around } = context::here(allocator.inner().id);
+        let observer = Observer::new(around);
+        let observed = Some(Observed::by(&observer));
+        (Self::open_inside(allocator, parent, name, ScopeKind::Function, None, observed), observer)
+    }
+
+    #[inline]
+    fn open_inside(
+        allocator: &CachingAllocator,
+        parent: Option<ScopeKey>,
+        name: &'static str,
+        kind: ScopeKind,
+        phase: Option<&'static str>,
+        observed: Option<Arc<Observed>>,
+    ) -> Self {
         let inner = Arc::clone(allocator.inner());
-        let parent = context::current(inner.id);
-        let key = inner.ledger().open_scope(parent, kind, phase);
+        let key = {
+            let mut ledger = inner.ledger();
+            let key = ledger.open_scope(parent, kind, phase);
+            ledger.name_scope(key, name);
+            key
+        };
         inner.history.annotate(Stage::Start, name);
-        Self { inner, key, name, is_open: true }
+        Self { inner, key, name, observed, is_open: true }
     }
 
     /// The name it was opened with.
@@ -68,7 +101,7 @@ impl OpenScope {
 
     /// Makes allocations of this thread belong to the scope, until [`leave`](Self::leave) or its end.
     pub(crate) fn enter(&self) {
-        context::enter(self.inner.id, self.key);
+        context::enter(self.inner.id, Here { scope: Some(self.key), observed: self.observed.clone() });
     }
 
     /// The number of the allocator measured.
@@ -78,7 +111,7 @@ impl OpenScope {
 
     /// Ends what [`enter`](Self::enter) began on this thread.
     pub(crate) fn leave(&self) {
-        context::leave(self.inner.id, self.key);
+        context::leave(self.inner.id, Some(self.key));
     }
 
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
@@ -95,7 +128,7 @@ impl OpenScope {
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
-        context::leave(self.inner.id, self.key);
+        context::leave(self.inner.id, Some(self.key));
         let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
@@ -120,7 +153,7 @@ pub struct Attached<'scope> {
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        context::leave(self.scope.inner.id, self.scope.key);
+        context::leave(self.scope.inner.id, Some(self.scope.key));
     }
 }
 
@@ -149,7 +182,7 @@ impl Scope {
     }
 
     pub(crate) fn enter(open: OpenScope) -> Self {
-        context::enter(open.inner.id, open.key);
+        open.enter();
         Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 

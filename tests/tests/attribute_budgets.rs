@@ -14,6 +14,15 @@ fn take(allocator: &CachingAllocator, bytes: usize) -> Buffer<u8> {
     Buffer::uninit(allocator, bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// As a program's own code, so that a breach names its line and not this one.
+#[track_caller]
+fn keep(allocator: &CachingAllocator, bytes: usize) -> Buffer<u8> {
+    match Buffer::uninit(allocator, bytes) {
+        Ok(buffer) => buffer,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// The panic's message.
 fn message(result: std::thread::Result<()>) -> String {
     let payload = result.expect_err("a panic");
@@ -128,6 +137,8 @@ fn a_breach_is_a_warning_inside_the_span_by_default() {
     assert!(text.contains("`f` at tests/tests/attribute_budgets.rs:"), "{text}");
     assert!(text.contains("it had 4.00 KiB (4096 bytes) allocated at once, allowed 1.00 KiB (1024 bytes)"), "{text}");
     assert!(text.contains("it ended with 2.00 KiB (2048 bytes) still allocated"), "{text}");
+    assert!(text.contains(": 2.00 KiB in 1 block, allocated at tests/tests/attribute_budgets.rs:"), "{text}");
+    assert!(text.ends_with(" in g"), "{text}");
 }
 
 #[test]
@@ -247,4 +258,32 @@ fn a_function_that_never_returns_or_knows_its_caller_keeps_its_budget() {
         let text = message(catch_unwind(AssertUnwindSafe(|| drop(located(&allocator, early)))));
         assert!(text.contains("exceeded max_allocs"), "{text}");
     }
+}
+
+#[test]
+fn under_strict_a_breach_that_would_be_said_panics_and_names_the_lines_that_keep_memory() {
+    #[track_memory(leak_check, device = allocator)]
+    fn step(allocator: &CachingAllocator, history: &mut Vec<Buffer<u8>>) {
+        for bytes in [1000, 2000, 3000] {
+            history.push(keep(allocator, bytes));
+        }
+        history.push(keep(allocator, 1));
+        drop(take(allocator, 9000));
+    }
+    let (spans, _installed) = Spans::install();
+    let allocator = host_allocator();
+    let mut history = Vec::new();
+    step(&allocator, &mut history);
+    assert_eq!(spans.events_of("memtrack::leak").len(), 1);
+    let strict = memtrack::testing::strict();
+    let text = message(catch_unwind(AssertUnwindSafe(|| step(&allocator, &mut history))));
+    drop(strict);
+    let line = line!() - 13;
+    let sites = format!(
+        ": 5.86 KiB in 3 blocks, allocated at tests/tests/attribute_budgets.rs:{line}:26 in step; 1 B in 1 block, allocated \
+         at tests/tests/attribute_budgets.rs:{}:22 in step",
+        line + 2
+    );
+    assert!(text.ends_with(&sites), "{text}\n{sites}");
+    assert_eq!(spans.events_of("memtrack::leak").len(), 1, "not said as well");
 }

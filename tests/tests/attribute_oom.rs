@@ -80,9 +80,16 @@ fn each_function_that_watches_says_so_and_one_snapshot_is_kept() {
     assert_eq!((events.len(), functions(&events)), (3, vec!["inner", "outer"]), "after the allocator's own");
     assert!(events[1..].iter().all(|event| event.fields.get("requested_bytes") == Some(&Value::I64(1 << 30))));
     assert!(events[1..].iter().all(|event| event.fields.get("mem.phase") == Some(&Value::Str("forward".to_owned()))));
+    let held = events[1..].iter().map(|event| event.fields.get("held_bytes").cloned());
+    assert_eq!(held.collect::<Vec<_>>(), [Some(Value::I64(0)), Some(Value::I64(3 << 20))], "each its own");
     let written = files();
     assert_eq!(written.len(), 1, "{written:?}");
     let text = spans.events().join("\n");
+    assert!(
+        text.contains(", which holds 3.00 MiB: 3.00 MiB in 1 block, allocated at tests/tests/attribute_oom.rs:"),
+        "{text}"
+    );
+    assert!(text.contains(" in outer; a snapshot is in "), "{text}");
     assert!(text.contains(&format!("a snapshot is in {}", written[0].display())), "{text}");
     let snapshot = Snapshot::read_file(&written[0], &ReadLimits::default()).expect("a snapshot");
     let live: u64 = snapshot.segments.iter().map(|segment| segment.allocated_size).sum();

@@ -35,7 +35,7 @@ impl Activation {
         if let Some(opened) = &self.opened {
             opened.enter();
             if self.site.options.watches_oom() {
-                opened.each_allocator(|allocator| watch::enter(allocator, self.site));
+                opened.each_part(|(allocator, scope)| watch::enter(allocator, scope, self.site));
             }
         }
     }
@@ -54,7 +54,7 @@ impl Activation {
         if let Some(opened) = &self.opened
             && self.site.options.watches_oom()
         {
-            opened.each_allocator(|allocator| watch::leave(allocator, self.site));
+            opened.each_part(|(allocator, scope)| watch::leave(allocator, scope));
         }
     }
 
@@ -71,14 +71,14 @@ impl Activation {
     pub(super) fn end(self, span: &Span, outcome: Outcome) -> Verdict {
         self.stop_watching();
         let Self { site, opened, phase_given, sampled } = self;
-        let closed = opened.map(|opened| opened.close(outcome));
+        let closed = opened.map(|opened| opened.close(outcome, site.options.allowed_bytes()));
         contained(|| {
             record(span, site, closed.as_ref(), outcome, phase_given, sampled);
             if let Some(devices) = closed.as_ref().and_then(|closed| closed.devices.as_ref()) {
                 devices.log();
             }
             let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err) && !panicking();
-            closed.as_ref().map_or(Verdict::none(), |closed| judge(site, &closed.record, may_panic))
+            closed.as_ref().map_or(Verdict::none(), |closed| judge(site, closed, may_panic))
         })
         .unwrap_or(Verdict::none())
     }

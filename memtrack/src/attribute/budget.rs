@@ -3,8 +3,10 @@
 //! They are held against the owner view, requested bytes that the call's own threads and tasks allocated: what runs
 //! beside it cannot breach them.
 
+use super::opened::Closed;
 use super::site::Site;
-use crate::scope::{DeviceName, ScopeRecord};
+use crate::scope::{DeviceName, LiveSite, ScopeRecord};
+use crate::testing::is_strict;
 use crate::units::Bytes;
 use std::fmt;
 
@@ -62,11 +64,16 @@ pub struct Exceeded {
     pub device: DeviceName,
     /// All figures of the call.
     pub record: ScopeRecord,
+    /// For [`Budget::MaxDelta`] and [`Budget::LeakCheck`]: the lines that allocated what it keeps, the most bytes first.
+    pub kept: Vec<LiveSite>,
 }
+
+/// So many lines that keep memory are shown.
+const SHOWN_SITES: usize = 3;
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, file, line, budget, limit, measured, device, .. } = self;
+        let Self { function, file, line, budget, limit, measured, device, kept, .. } = self;
         let size = |bytes: i64| format!("{} ({bytes} bytes)", Bytes(bytes));
         write!(f, "`{function}` at {file}:{line} exceeded {budget} on {device}: ")?;
         match budget {
@@ -76,7 +83,22 @@ impl fmt::Display for Exceeded {
             Budget::LeakCheck => {
                 write!(f, "it ended with {} still allocated, allowed {}", size(*measured), size(*limit))
             }
-        }
+        }?;
+        show_sites(f, kept)
+    }
+}
+
+/// Shows the lines that keep the most memory, behind a colon.
+pub(super) fn show_sites(f: &mut impl fmt::Write, sites: &[LiveSite]) -> fmt::Result {
+    let mut separator = ": ";
+    for site in sites.iter().take(SHOWN_SITES) {
+        write!(f, "{separator}{site}")?;
+        separator = "; ";
+    }
+    match sites.len().saturating_sub(SHOWN_SITES) {
+        0 => Ok(()),
+        1 => write!(f, "; and one more place"),
+        others => write!(f, "; and {others} more places"),
     }
 }
 
@@ -117,13 +139,13 @@ fn raise(message: &str) {
 
 /// Holds a call against its budgets, inside its span. `may_panic`: the call ended by itself.
 #[inline]
-pub(super) fn judge(site: &Site, record: &ScopeRecord, may_panic: bool) -> Verdict {
-    if site.options.has_budget() { judge_budgets(site, record, may_panic) } else { Verdict::none() }
+pub(super) fn judge(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
+    if site.options.has_budget() { judge_budgets(site, closed, may_panic) } else { Verdict::none() }
 }
 
 #[inline(never)]
-fn judge_budgets(site: &Site, record: &ScopeRecord, may_panic: bool) -> Verdict {
-    let options = &site.options;
+fn judge_budgets(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
+    let (options, record) = (&site.options, &closed.record);
     let budgets = [
         (Budget::MaxDelta, options.max_delta_bytes, record.own_delta_bytes),
         (Budget::MaxPeak, options.max_peak_bytes, record.own_peak_bytes),
@@ -143,8 +165,16 @@ fn judge_budgets(site: &Site, record: &ScopeRecord, may_panic: bool) -> Verdict 
             measured,
             device: record.device.clone(),
             record: record.clone(),
+            kept: match budget {
+                Budget::MaxDelta | Budget::LeakCheck => closed.kept.clone(),
+                Budget::MaxPeak | Budget::MaxAllocs => Vec::new(),
+            },
         };
-        match options.on_exceed {
+        let on_exceed = match options.on_exceed {
+            OnExceed::Event if is_strict() => OnExceed::Panic,
+            given => given,
+        };
+        match on_exceed {
             OnExceed::Call(function) => function(&exceeded),
             OnExceed::Panic if may_panic => {
                 let text = exceeded.to_string();

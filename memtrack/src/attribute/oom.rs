@@ -1,9 +1,12 @@
 //! The option `oom`: what a function says and writes when memory runs out inside it.
 
+use super::budget::show_sites;
 use super::site::Site;
 use crate::allocator::watch::OomWatch;
 use crate::allocator::{Inner, OutOfMemory};
-use crate::units::signed;
+use crate::ledger::ScopeKey;
+use crate::scope::LiveSite;
+use crate::units::{Bytes, signed};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +17,7 @@ const FOLDER_VARIABLE: &str = "MEMTRACK_OOM_DUMP";
 static SNAPSHOT_COUNT: AtomicU64 = AtomicU64::new(0);
 
 impl OomWatch for Site {
-    fn out_of_memory(&self, inner: &Inner, error: &OutOfMemory) {
+    fn out_of_memory(&self, inner: &Inner, scope: ScopeKey, error: &OutOfMemory) {
         // Once per function: a loop that keeps running out must not fill the disk.
         let is_first = self.options.oom_snapshot && !self.has_dumped.swap(true, Ordering::Relaxed);
         let snapshot = is_first.then(|| {
@@ -22,21 +25,25 @@ impl OomWatch for Site {
             let written = write(inner, &path);
             (path, written)
         });
-        match &snapshot {
-            Some((path, Ok(()))) => self.log(error, &format!("; a snapshot is in {}", path.display())),
-            Some((path, Err(failure))) => {
-                self.log(error, &format!("; no snapshot could be written to {}: {failure}", path.display()));
-            }
-            None if self.options.oom_event => self.log(error, ""),
-            None => {}
-        }
+        let snapshot = match snapshot {
+            Some((path, Ok(()))) => format!("; a snapshot is in {}", path.display()),
+            Some((path, Err(failure))) => format!("; no snapshot could be written to {}: {failure}", path.display()),
+            None if self.options.oom_event => String::new(),
+            None => return,
+        };
+        let holders = LiveSite::group(&inner.live_blocks_inside(scope));
+        self.log(error, &holders, &snapshot);
     }
 }
 
 impl Site {
-    fn log(&self, error: &OutOfMemory, snapshot: &str) {
+    fn log(&self, error: &OutOfMemory, holders: &[LiveSite], snapshot: &str) {
         let (name, file, line) = (self.call_site.name(), self.call_site.file(), self.call_site.line());
         let place = format_args!("{file}:{line}");
+        let held_bytes = holders.iter().fold(0_u64, |sum, site| sum.saturating_add(site.requested_bytes));
+        let mut listed = String::new();
+        // Writing to a text cannot fail.
+        let _ = show_sites(&mut listed, holders);
         tracing::error!(
             target: "memtrack::oom",
             {
@@ -45,8 +52,9 @@ impl Site {
                 function = name,
                 place = %place,
                 requested_bytes = signed(error.requested_bytes),
+                held_bytes = signed(held_bytes),
             },
-            "out of memory inside `{name}` at {place}{snapshot}"
+            "out of memory inside `{name}` at {place}, which holds {}{listed}{snapshot}", Bytes::unsigned(held_bytes)
         );
     }
 }

@@ -2,7 +2,8 @@
 
 use super::allocator::Measured;
 use super::site::Site;
-use crate::scope::{OpenDevicesScope, OpenScope, Outcome, ScopeRecord};
+use crate::ledger::ScopeKey;
+use crate::scope::{LiveSite, OpenDevicesScope, OpenScope, Outcome, ScopeRecord};
 use crate::units::signed;
 
 /// The open scope of an activation, until it is closed.
@@ -20,6 +21,8 @@ pub(super) struct Closed {
     pub(super) record: ScopeRecord,
     /// With the option `devices`.
     pub(super) devices: Option<Devices>,
+    /// Who keeps memory, where a budget does not allow so much of it.
+    pub(super) kept: Vec<LiveSite>,
 }
 
 /// What several devices did.
@@ -62,24 +65,43 @@ impl Opened {
         }
     }
 
-    /// Calls `each` with the number of each allocator measured.
-    pub(super) fn each_allocator(&self, each: impl FnMut(u64)) {
+    /// Calls `each` with the number of each allocator measured and the scope on it.
+    pub(super) fn each_part(&self, each: impl FnMut((u64, ScopeKey))) {
         match self {
-            Self::One(scope) => std::iter::once(scope.allocator_id()).for_each(each),
-            Self::Several(scope) => scope.allocator_ids().for_each(each),
+            Self::One(scope) => std::iter::once(scope.part()).for_each(each),
+            Self::Several(scope) => scope.parts().for_each(each),
         }
     }
 
+    /// Closes the scope. `allowed_bytes`: what a budget lets it keep; who keeps more is found out before it is too late.
     #[inline]
-    pub(super) fn close(self, outcome: Outcome) -> Closed {
+    pub(super) fn close(self, outcome: Outcome, allowed_bytes: Option<i64>) -> Closed {
+        let kept = allowed_bytes.map_or_else(Vec::new, |allowed_bytes| self.kept_above(allowed_bytes));
         match self {
-            Self::One(scope) => Closed { record: scope.close(outcome), devices: None },
+            Self::One(scope) => Closed { record: scope.close(outcome), devices: None, kept },
             Self::Several(scope) => {
                 let closed = scope.close(outcome);
                 let changed_count = signed(closed.changed_device_count as u64);
-                Closed { record: closed.combined, devices: Some(Devices { changed_count, records: closed.devices }) }
+                let devices = Some(Devices { changed_count, records: closed.devices });
+                Closed { record: closed.combined, devices, kept }
             }
         }
+    }
+
+    #[inline(never)]
+    fn kept_above(&self, allowed_bytes: i64) -> Vec<LiveSite> {
+        let live_bytes = match self {
+            Self::One(scope) => scope.own_live_bytes(),
+            Self::Several(scope) => scope.own_live_bytes(),
+        };
+        if live_bytes <= allowed_bytes {
+            return Vec::new();
+        }
+        let blocks = match self {
+            Self::One(scope) => scope.live_blocks(),
+            Self::Several(scope) => scope.live_blocks(),
+        };
+        LiveSite::group(&blocks)
     }
 }
 

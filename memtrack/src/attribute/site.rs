@@ -123,6 +123,15 @@ impl Options {
             || self.leak_allowance_bytes.is_some()
     }
 
+    /// The most that a call may leave allocated, by the strictest budget.
+    #[inline]
+    pub(super) fn allowed_bytes(&self) -> Option<i64> {
+        match (self.max_delta_bytes, self.leak_allowance_bytes) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     pub(super) const fn watches_oom(&self) -> bool {
         self.oom_event || self.oom_snapshot
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{CallSite, DeviceName, Outcome, ScopeRecord};
+use super::{CallSite, DeviceName, LiveBlock, Outcome, ScopeRecord};
 use crate::allocator::{CachingAllocator, Inner};
 use crate::context::{self, Here, Observed};
 use crate::history::Stage;
@@ -108,9 +108,19 @@ impl OpenDevicesScope {
         }
     }
 
-    /// The numbers of the allocators measured.
-    pub(crate) fn allocator_ids(&self) -> impl Iterator<Item = u64> {
-        self.parts.iter().map(|part| part.inner.id)
+    /// The numbers of the allocators measured, with the scope on each.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, ScopeKey)> {
+        self.parts.iter().map(|part| (part.inner.id, part.key))
+    }
+
+    /// The requested bytes allocated in the scope that are live.
+    pub(crate) fn own_live_bytes(&self) -> i64 {
+        self.parts.iter().fold(0, |sum, part| sum.wrapping_add(part.inner.ledger().own_live_bytes(part.key)))
+    }
+
+    /// As [`OpenScope::live_blocks`](super::OpenScope::live_blocks), of one device after the other.
+    pub fn live_blocks(&self) -> Vec<LiveBlock> {
+        self.parts.iter().flat_map(|part| part.inner.live_blocks_inside(part.key)).collect()
     }
 
     /// Ends what [`enter`](Self::enter) began on this thread.

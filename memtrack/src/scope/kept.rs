@@ -10,6 +10,11 @@ use crate::allocator::LiveBlock;
 use crate::units::Bytes;
 
 impl OpenScope {
+    /// The requested bytes allocated in the scope that are live. One lock.
+    pub(crate) fn own_live_bytes(&self) -> i64 {
+        self.inner.ledger().own_live_bytes(self.key)
+    }
+
     /// The blocks allocated inside this scope, and in the scopes opened inside it, closed ones included, that the program still holds.
     /// By stream and address; their requested bytes add up to the scope's `own_delta_bytes`.
     ///

@@ -104,9 +104,9 @@ impl OpenScope {
         context::enter(self.inner.id, Here { scope: Some(self.key), observed: self.observed.clone() });
     }
 
-    /// The number of the allocator measured.
-    pub(crate) fn allocator_id(&self) -> u64 {
-        self.inner.id
+    /// The number of the allocator measured, and the scope on it.
+    pub(crate) fn part(&self) -> (u64, ScopeKey) {
+        (self.inner.id, self.key)
     }
 
     /// Ends what [`enter`](Self::enter) began on this thread.

@@ -37,6 +37,12 @@ impl Ledger {
         scopes.names.get(owner as usize).copied()
     }
 
+    /// The requested bytes allocated in an open scope that are live; 0 for one that is gone.
+    pub(crate) fn own_live_bytes(&self, key: ScopeKey) -> i64 {
+        let at = self.scopes.resolve(Some(key));
+        self.scopes.slots.get(at as usize).map_or(0, |slot| slot.owned.live_bytes())
+    }
+
     /// Keeps a scope's record, open or closed, until [`release_scope`](Self::release_scope). `false` when it is gone already.
     pub(crate) fn hold_scope(&mut self, key: ScopeKey) -> bool {
         let at = self.scopes.resolve(Some(key));

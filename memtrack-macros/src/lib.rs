@@ -2,11 +2,13 @@
 //!
 //! The way of one use through this crate: `args` reads the attribute's options, `function` the annotated function,
 //! `check` refuses what cannot work, and `expand_sync` or `expand_async` writes the function anew around its
-//! untouched body. Mistakes are collected in `errors`, so that one compilation reports all of them.
+//! untouched body. `items` goes that way for each function of an annotated block, `block` for a part of a body. Mistakes
+//! are collected in `errors`, so that one compilation reports all of them.
 #![forbid(unsafe_code)]
 
 mod args;
 mod arguments;
+mod block;
 mod check;
 mod early_return;
 mod errors;
@@ -21,18 +23,20 @@ mod items;
 mod level;
 mod limit;
 mod lists;
+mod options;
 mod prologue;
 mod reaction;
 mod report;
 mod signature;
 mod site;
 mod suggest;
+mod suspension;
 mod text;
 mod values;
 
 use proc_macro::TokenStream;
 
-/// Measures a function: what it allocates and frees, how high memory rises meanwhile, and how it ends.
+/// Measures a function, or [each function of a block](#whole-blocks): what it allocates and frees, how high memory rises meanwhile, and how it ends.
 ///
 /// Each call opens a tracing span and a memory scope. When the call ends, the scope's figures are recorded on the span,
 /// all at once: `mem.device`, `mem.phase`, `mem.before`, `mem.after`, `mem.delta`, `mem.peak` (absolute),
@@ -109,6 +113,79 @@ use proc_macro::TokenStream;
 /// `target` or a `level` may not: tracing keeps them in one `static` for all types. Name the type, as in
 /// `name = Encoder::NAME`, which works where the type has no parameters.
 ///
+/// # Whole blocks
+///
+/// On an `impl` block, a trait or an inline module the attribute measures each function with a body that the block holds;
+/// in a module also those of its `impl` blocks, traits and inline modules, however deep.
+///
+/// ```
+/// use memtrack::{AllocationError, Buffer, CachingAllocator, track_memory};
+///
+/// struct Layer {
+///     allocator: CachingAllocator,
+///     weights: Buffer<f32>,
+/// }
+///
+/// #[track_memory(phase = "forward", device = &self.allocator, err)]
+/// impl Layer {
+///     /// There is no `self` yet, so this gives the device itself.
+///     #[track_memory(phase = "setup", device = allocator)]
+///     fn new(allocator: &CachingAllocator) -> Result<Self, AllocationError> {
+///         Ok(Self { allocator: allocator.clone(), weights: Buffer::zeros(allocator, 1000)? })
+///     }
+///
+///     /// Measured as `Layer::forward`, in the phase `forward`.
+///     fn forward(&self) -> Result<Buffer<f32>, AllocationError> {
+///         Buffer::zeros(&self.allocator, self.len())
+///     }
+///
+///     /// As above, but in another phase and under another name.
+///     #[track_memory("gradients", phase = "backward")]
+///     fn backward(&self) -> Result<Buffer<f32>, AllocationError> {
+///         Buffer::zeros(&self.allocator, self.len())
+///     }
+///
+///     /// Not measured.
+///     #[track_memory(skip)]
+///     fn len(&self) -> usize {
+///         self.weights.len()
+///     }
+/// }
+///
+/// let allocator = CachingAllocator::new(memtrack::device::auto());
+/// let layer = Layer::new(&allocator)?;
+/// assert_eq!(layer.forward()?.len(), layer.backward()?.len());
+/// # Ok::<(), AllocationError>(())
+/// ```
+///
+/// **Names.** A method is called `Type::method`, by the last word of its `impl` block's type, also where it implements a
+/// trait; a trait's own method `Trait::method`. A function of a module, and a method of a type that has no name, such as a
+/// slice, keeps its own name.
+///
+/// **Options** hold for each function. What carries `#[track_memory(…)]` itself, a function or a block in the block, is
+/// measured once: by its own options, and by those of the block that it does not give. `#[track_memory(skip)]` leaves out
+/// the function or the block that carries it. Both are known by their last word, `track_memory`, and are found in a
+/// `cfg_attr` too. Some options mean something else on a block:
+///
+/// | option | on a block |
+/// |---|---|
+/// | `name`, `args(…)`, `skip(…)` | refused: they are one function's |
+/// | `err` | for the functions whose return type is written as a path that ends in a word like `Result` or `IoResult` |
+/// | `ret` | for the functions that return something, but no `impl Trait` and no boxed future |
+/// | `future` | for the functions that are not `async` and return `impl Future`, `Pin<Box<dyn Future>>` or a `BoxFuture` |
+/// | `on_exceed` | for the functions that have a budget, be it the block's or their own |
+/// | `device`, `fields` and all with an expression | evaluated in each function: one without `self` cannot evaluate `&self.allocator`, and says so |
+///
+/// **Left as they are** are functions without a body, `const fn`s, what a macro's call in the block expands to, `extern`
+/// blocks, and functions and closures inside of functions. Everything that is no function stays as well.
+///
+/// The functions are expanded with their block. Above `#[async_trait]` the attribute so finds `async fn`s, and measures
+/// them from their first poll to their end; below it finds what [Limits](#limits) speaks of. An attribute of the function's own
+/// keeps its place among the others of the function.
+///
+/// A module must be written out where it is annotated: of `mod m;` the attribute sees no more than that. Statements and
+/// expressions cannot be annotated; that is what `track_memory_block!` is for.
+///
 /// # Outcomes
 ///
 /// `mem.outcome` is `ok`, `err` (only with the option `err`), `panic` (the call itself unwound; a call made by a
@@ -141,4 +218,78 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
     if cfg!(feature = "track") { expand::attribute(args.into(), item.into()).into() } else { item }
+}
+
+/// Measures a part of a body, as [`#[track_memory]`](macro@track_memory) measures a function, and gives its value.
+///
+/// The options are the attribute's; the block stands behind them, last.
+///
+/// ```
+/// use memtrack::{AllocationError, Buffer, CachingAllocator, track_memory_block};
+///
+/// fn train(allocator: &CachingAllocator) -> Result<f32, AllocationError> {
+///     let input = track_memory_block!("load", device = allocator, { Buffer::from_slice(allocator, &[1.0_f32; 1000])? });
+///     let mut sum = 0.0;
+///     for step in 0..3_u64 {
+///         // Named after its phase.
+///         sum += track_memory_block!(phase = "forward", device = allocator, fields(step = step), {
+///             let mut output = Buffer::zeros(allocator, input.len())?;
+///             output.copy_from(&input)?;
+///             output.to_vec()?[0]
+///         });
+///     }
+///     Ok(sum)
+/// }
+///
+/// let allocator = CachingAllocator::new(memtrack::device::auto());
+/// assert_eq!(train(&allocator)?, 3.0);
+/// # Ok::<(), AllocationError>(())
+/// ```
+///
+/// The block is a plain block in its place: `return`, `?`, `break` and `continue` mean what they mean there, and the type
+/// that is wanted of it reaches its last expression. It may be `unsafe { … }` or carry a label, `'a: { … }`. Its variables
+/// and the temporaries of its last expression are dropped before the figures are read, whatever the edition.
+///
+/// # Options
+///
+/// Those of the attribute, but for `args`, `skip`, `skip_all`, `ret` and `future`. A `name` is needed, or a `phase` that is
+/// also the name.
+///
+/// # Outcomes
+///
+/// A block that is left early, by `return`, `?`, `break` or `continue`, ends as `ok`: whoever leaves it knows why. With
+/// `err` the value of the block itself is judged, which must be a `Result`. A block that unwinds ends as `panic`.
+///
+/// # Asynchronous code
+///
+/// A scope must not stay open across an `.await`, where other tasks would run in it, so an `.await` in the block is an error.
+/// (One that a macro writes, such as `join!`, is not seen; it makes the function's future one that is not `Send`.) Measure an
+/// `async` block instead. The macro then gives its future, which is measured from its first poll to its end:
+///
+/// ```
+/// # use std::future::ready;
+/// use memtrack::track_memory_block;
+///
+/// # async fn read(path: &str) -> std::io::Result<Vec<u8>> { ready(Ok(path.into())).await }
+/// async fn load(path: &str) -> std::io::Result<usize> {
+///     let bytes = track_memory_block!("load", phase = "load", err, async { read(path).await }).await?;
+///     Ok(bytes.len())
+/// }
+/// # let mut load = std::pin::pin!(load("path"));
+/// # let poll = load.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+/// # assert!(matches!(poll, std::task::Poll::Ready(Ok(4))));
+/// ```
+///
+/// As in any `async` block, `return` and `?` leave that block, and `err` judges what they give.
+///
+/// # Why it is not called `track_memory!`
+///
+/// An attribute and a macro share one namespace, so that one path cannot lead to both.
+///
+/// # Limits
+///
+/// In a `const`, a `static` and a `const fn` rustc refuses the block: measuring happens at run time.
+#[proc_macro]
+pub fn track_memory_block(input: TokenStream) -> TokenStream {
+    block::block(input.into()).into()
 }

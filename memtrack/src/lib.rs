@@ -137,7 +137,7 @@ pub use memory::{
     max_memory_allocated, max_memory_reserved, mem_get_info, memory_allocated, memory_reserved, memory_stats,
     memory_summary, reset_accumulated_memory_stats, reset_peak_memory_stats, set_per_process_memory_fraction,
 };
-pub use memtrack_macros::track_memory;
+pub use memtrack_macros::{track_memory, track_memory_block};
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
 pub use scope::scope;

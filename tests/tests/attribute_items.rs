@@ -205,7 +205,7 @@ mod traits {
 
 #[track_memory(phase = "train")]
 mod modules {
-    #![allow(clippy::needless_pass_by_value)]
+    #![allow(clippy::needless_pass_by_value, clippy::trivially_copy_pass_by_ref)]
     //! Everything that a module can hold.
 
     pub(super) use self::inner::nested;
@@ -363,8 +363,9 @@ mod of_modules {
             ("nested", "train"),
             ("nested_twice", "train"),
         ]);
-        let targets: Vec<&str> = bench.spans.all().iter().map(|span| span.target).collect();
-        assert_eq!((targets[0], targets[8]), ("attribute_items::modules", "attribute_items::modules::inner::deeper"));
+        let spans = bench.spans.all();
+        assert!(spans[0].target.ends_with("::modules"), "{}", spans[0].target);
+        assert!(spans[8].target.ends_with("::modules::inner::deeper"), "{}", spans[8].target);
         assert_eq!(bench.spans.one("nested_twice").level, tracing::Level::DEBUG);
     }
 
@@ -443,7 +444,7 @@ mod lints {
 
         #[expect(unused_must_use)]
         pub(super) fn unused_result() {
-            Ok::<(), ()>(());
+            "1".parse::<u8>();
         }
 
         #[expect(clippy::print_stdout)]
@@ -451,7 +452,7 @@ mod lints {
             println!();
         }
 
-        #[expect(clippy::module_name_repetitions, unused_imports)]
+        #[expect(unused_imports)]
         use std::fmt as reported_as_without_fmt;
     }
 

@@ -64,6 +64,16 @@ impl Member {
         read_member(&mut tokens)
     }
 
+    /// Whether this can be an item: a statement and an expression begin otherwise, but for calls and paths.
+    pub(super) fn is_item(&self) -> bool {
+        const OF_BODIES: [&str; 9] = ["let", "if", "match", "for", "while", "loop", "return", "break", "continue"];
+        match self.tokens.first() {
+            Some(TokenTree::Ident(word)) => !OF_BODIES.iter().any(|of_bodies| word == of_bodies),
+            Some(_) => false,
+            None => true,
+        }
+    }
+
     /// The block with another body.
     pub(super) fn with_body(&self, body: Group) -> TokenStream {
         let mut tokens = TokenStream::new();

@@ -16,7 +16,7 @@ use crate::args::Args;
 use crate::errors::Errors;
 use crate::expand;
 use crate::function::{Function, in_braces_of};
-use inherit::Options;
+use crate::options::Options;
 use member::{Kind, Member};
 use proc_macro2::{Group, TokenStream};
 use quote::{ToTokens as _, quote};
@@ -26,8 +26,9 @@ pub(crate) fn attribute(args: &TokenStream, item: &TokenStream) -> Option<TokenS
     if own::is_spent(args) {
         return Some(item.clone());
     }
-    if let Some(skip) = inherit::skip_word(args) {
-        let message = if inherit::is_skip(args) {
+    let options = Options::read(args.clone());
+    if let Some(skip) = options.skip_word() {
+        let message = if options.is_skip() {
             "`#[track_memory(skip)]` leaves a function, `impl` block, trait or module out of the annotated block around it, \
              and nothing around this one is annotated"
         } else {
@@ -42,6 +43,12 @@ pub(crate) fn attribute(args: &TokenStream, item: &TokenStream) -> Option<TokenS
             let message = "inline module needed, as in `mod m { … }`: what is in another file cannot be seen here";
             Some(with_error(&syn::Error::new_spanned(semicolon, message), item))
         }
+        Kind::Other if !member.is_item() => {
+            let message = "expected a function, `impl` block, trait or module; what stands in a body is measured by \
+                           `track_memory_block!(\"name\", { … })`";
+            // Without the code: where an expression is expected, only one can be emitted.
+            Some(syn::Error::new_spanned(member.tokens.first(), message).to_compile_error())
+        }
         Kind::Function { .. } | Kind::Other => None,
     }
 }
@@ -55,7 +62,7 @@ fn with_error(error: &syn::Error, item: &TokenStream) -> TokenStream {
 fn expand_block(args: TokenStream, block: &Member) -> TokenStream {
     let Kind::Block(body) = &block.kind else { return block.to_token_stream() };
     let mut errors = Errors::default();
-    let options = Options::read(args).for_block(&mut errors);
+    let options = inherit::for_block(Options::read(args), &mut errors);
     Args::read(options.tokens(), &mut errors);
     if let Some(errors) = errors.finish() {
         let block = without_skips(block);
@@ -89,7 +96,7 @@ fn expand_member(member: &Member, outer: &Options, prefix: Option<&str>) -> Toke
         return member.to_token_stream();
     }
     let name = function.as_ref().and_then(|function| naming::method(prefix?, &function.signature.ident));
-    let merge = |given: TokenStream| outer.inherited_by(Options::read(given), function.as_ref(), name.as_ref());
+    let merge = |given: TokenStream| inherit::inherited(outer, &Options::read(given), function.as_ref(), name.as_ref());
     match own.expanded_here(member) {
         Some((given, member)) => {
             let options = merge(given);

@@ -1,7 +1,7 @@
 //! The `#[track_memory]`s that a member of an annotated block carries itself.
 
-use super::inherit::is_skip;
 use super::member::{Member, RawAttribute};
+use crate::options::Options;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
 use syn::Path;
@@ -65,12 +65,12 @@ impl Attributes {
 
     /// Whether one of them leaves the member out, whatever the configuration.
     pub(super) fn skips(&self) -> bool {
-        self.0.iter().any(|(_, own)| matches!(own, Own::Direct(call) if is_skip(&call.options)))
+        self.0.iter().any(|(_, own)| matches!(own, Own::Direct(call) if call.is_skip()))
     }
 
     /// The member with each `#[track_memory(skip)]` spent.
     pub(super) fn without_skips(&self, member: &Member) -> Member {
-        self.map(member, |call| if is_skip(&call.options) { spent() } else { call.options.clone() })
+        self.map(member, |call| if call.is_skip() { spent() } else { call.options.clone() })
     }
 
     /// If the member's own attribute can be expanded with its block, as nothing else would see the member before: its
@@ -88,8 +88,7 @@ impl Attributes {
     /// The member with other options in its own attributes, to be expanded where they stand. Where none of them might be
     /// left when the configuration is known, one with the options of the block takes its place.
     pub(super) fn rewritten(&self, member: &Member, merge: impl Fn(TokenStream) -> TokenStream) -> Member {
-        let mut rewritten =
-            self.map(member, |call| if is_skip(&call.options) { spent() } else { merge(call.options.clone()) });
+        let mut rewritten = self.map(member, |call| if call.is_skip() { spent() } else { merge(call.options.clone()) });
         let mut predicates = Vec::new();
         let mut path = None;
         for (place, own) in &self.0 {
@@ -130,6 +129,12 @@ impl Attributes {
             member.attributes[*place] = member.attributes[*place].with_content(content);
         }
         member
+    }
+}
+
+impl Call {
+    fn is_skip(&self) -> bool {
+        Options::read(self.options.clone()).is_skip()
     }
 }
 

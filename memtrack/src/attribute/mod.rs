@@ -31,7 +31,7 @@ pub mod private {
     pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
     pub use super::future_call::FutureCall;
-    pub use super::guard::{Guard, call_once, returned};
+    pub use super::guard::{Guard, at_run_time, call_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
     pub use super::outcome::{Fallible, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
     pub use super::site::{Options, Site};

@@ -8,6 +8,7 @@ use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
 use crate::function::{Function, braced};
+use crate::inspection::judge;
 use crate::options::{Given, Options};
 use crate::prologue::{local, private_path, prologue};
 use crate::suspension;
@@ -160,9 +161,16 @@ fn plain(args: &Args, function: &Function, evaluates: bool, body: &TokenStream) 
     // In a constant rustc refuses each call that it sees. This way it sees one, of a function that says why.
     let open = if evaluates { open } else { quote_spanned!(Span::mixed_site()=> #private::at_run_time(|| { #open });) };
     let run = quote_spanned!(Span::mixed_site()=> match () { () => #body });
-    let value = match &args.err {
-        None => run,
-        Some(_) => quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #run)),
+    let value = if args.inspects_value() {
+        let judge = judge(args, &private, &quote_spanned!(Span::mixed_site()=> _));
+        quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #run, #judge))
+    } else {
+        run
+    };
+    let value = if args.has_budget() {
+        quote_spanned!(Span::mixed_site()=> #private::finished(&mut #guard, #value))
+    } else {
+        value
     };
     quote_spanned! {Span::mixed_site()=>
         {
@@ -183,10 +191,7 @@ fn asynchronous(args: &Args, function: &Function, before: &TokenStream, block: &
             #asked = true;
         }
     });
-    let outcome = match &args.err {
-        None => quote_spanned!(Span::mixed_site()=> #private::outcome_ok),
-        Some(_) => quote_spanned!(Span::mixed_site()=> #private::outcome_of),
-    };
+    let outcome = judge(args, &private, &quote_spanned!(Span::mixed_site()=> _));
     quote_spanned! {Span::mixed_site()=>
         #private::Tracked::new(
             #before {

@@ -10,6 +10,7 @@ pub mod listening;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod mock;
+pub mod panics;
 pub mod reference_allocator;
 pub mod spans;
 pub mod unused;

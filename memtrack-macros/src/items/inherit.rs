@@ -3,11 +3,11 @@
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::options::{Given, Options};
-use crate::signature::{never_returns, returns_boxed_future};
+use crate::signature::{never_returns, returned_future};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt as _;
-use syn::{LitStr, ReturnType, Signature, Type, TypeParamBound};
+use syn::{LitStr, ReturnType, Signature, Type};
 
 /// Options of which a function can have one: its own displaces the block's other.
 const RIVALS: [(&str, &str); 4] = [("device", "devices"), ("args", "skip"), ("args", "skip_all"), ("skip", "skip_all")];
@@ -81,7 +81,11 @@ fn last_word(ty: &Type) -> Option<String> {
 
 /// Whether the return type is called a result: nothing more can be seen here.
 fn returns_result(signature: &Signature) -> bool {
-    returned_type(signature).and_then(last_word).is_some_and(|word| word.ends_with("Result"))
+    // To its author, a method that `#[async_trait]` has rewritten returns what its future gives.
+    let future = returned_future(signature).filter(|future| future.is_of_async_trait);
+    let output = future.and_then(|future| future.output);
+    let returned = output.or_else(|| returned_type(signature));
+    returned.and_then(last_word).is_some_and(|word| word.ends_with("Result"))
 }
 
 /// Whether a value is returned that can have a `Debug`: no opaque type, no boxed future, not nothing.
@@ -89,19 +93,15 @@ fn returns_named_type(signature: &Signature) -> bool {
     let nothing = |ty: &Type| matches!(ty, Type::Tuple(tuple) if tuple.elems.is_empty());
     returned_type(signature).is_some_and(|ty| !matches!(ty, Type::ImplTrait(_)) && !nothing(ty))
         && !never_returns(signature)
-        && !returns_boxed_future(signature)
+        && returned_future(signature).is_none()
 }
 
 /// Whether the return type is a future by its words.
 fn returns_future(signature: &Signature) -> bool {
     const BOXED: [&str; 2] = ["BoxFuture", "LocalBoxFuture"];
     let Some(ty) = returned_type(signature).filter(|_| signature.asyncness.is_none()) else { return false };
-    let opaque = matches!(ty, Type::ImplTrait(opaque) if opaque.bounds.iter().any(|bound| {
-        matches!(bound, TypeParamBound::Trait(bound)
-            if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
-    }));
     let named = last_word(ty).is_some_and(|word| BOXED.contains(&word.as_str()));
-    opaque || named || returns_boxed_future(signature)
+    named || returned_future(signature).is_some()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::Instant;
 pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
-use crate::context;
+use crate::context::{self, Here};
 use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
@@ -126,9 +126,15 @@ impl Epoch {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
-        let around = context::current(inner.id);
-        let key = inner.ledger().open_epoch(number, around);
-        context::enter(inner.id, key.scope);
+        let Here { scope: around, observed } = context::here(inner.id);
+        let key = {
+            let mut ledger = inner.ledger();
+            let key = ledger.open_epoch(number, around);
+            ledger.name_scope(key.scope, "epoch");
+            key
+        };
+        let observed = observed.map(|around| around.inside("epoch"));
+        context::enter(inner.id, Here { scope: Some(key.scope), observed });
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }
     }
@@ -141,7 +147,7 @@ impl Epoch {
     fn end(&mut self) -> Option<EpochSummary> {
         let Running { allocator, key, started } = self.running.take()?;
         let inner = allocator.inner();
-        context::leave(inner.id, key.scope);
+        context::leave(inner.id, Some(key.scope));
         let lasted = started.elapsed();
         let closed = inner.ledger().close_epoch(&key, lasted)?;
         let summary = EpochSummary::new(&allocator, closed);

@@ -1,19 +1,33 @@
 //! Tracked scopes: what happened to a device's memory between two points of a program.
 //!
-//! Here live the guards that open and close scopes and the record they give. The arithmetic of peaks and owners is the
-//! ledger's; spans are the attribute's.
+//! Here live the guards that open and close scopes, on one device and on several, the record they give, who keeps memory in them
+//! ([`LiveBlock`]), the handles that take them to other threads and tasks ([`ScopeHandle`]), and the totals of all calls of a
+//! function. The arithmetic of peaks and owners is the ledger's; spans are the attribute's.
 
+mod call_sites;
+mod devices;
+mod handle;
+mod kept;
 mod record;
+mod table;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-pub use record::{DeviceName, Outcome, ScopeRecord};
+pub use call_sites::CallSiteTotals;
+pub use devices::{AttachedDevices, DevicesRecord, DevicesScope, OpenDevicesScope};
+pub use handle::{EnteredScopes, InScope, ScopeHandle, ScopedFuture};
+pub use kept::LiveSite;
+pub use record::{DeviceName, ScopeRecord};
+pub use table::CallSiteTable;
 
+pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context;
+use crate::context::{self, Here, Observed, Observer};
 use crate::current;
+pub use crate::current::{measure_all, set_measure_all};
 use crate::history::Stage;
+pub use crate::ledger::{CallSite, Outcome};
 use crate::ledger::{ScopeKey, ScopeKind};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
@@ -25,6 +39,7 @@ pub struct OpenScope {
     inner: Arc<Inner>,
     key: ScopeKey,
     name: &'static str,
+    observed: Option<Arc<Observed>>,
     is_open: bool,
 }
 
@@ -35,17 +50,48 @@ impl OpenScope {
         Self::open_kind(allocator, name, ScopeKind::Function, phase)
     }
 
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::open_kind(allocator, site.name(), ScopeKind::CallSite(site.id()), phase)
+    }
+
     pub(crate) fn open_kind(
         allocator: &CachingAllocator,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
+        let Here { scope: parent, observed } = context::here(allocator.inner().id);
+        let observed = observed.map(|around| around.inside(name));
+        Self::open_inside(allocator, parent, name, kind, phase, observed)
+    }
+
+    /// Opens a scope, inside the one this thread is in, whose allocations an observer is told of.
+    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Arc<Observer>) {
+        let Here { scope: parent, observed: around } = context::here(allocator.inner().id);
+        let observer = Observer::new(around);
+        let observed = Some(Observed::by(&observer));
+        (Self::open_inside(allocator, parent, name, ScopeKind::Function, None, observed), observer)
+    }
+
+    #[inline]
+    fn open_inside(
+        allocator: &CachingAllocator,
+        parent: Option<ScopeKey>,
+        name: &'static str,
+        kind: ScopeKind,
+        phase: Option<&'static str>,
+        observed: Option<Arc<Observed>>,
+    ) -> Self {
         let inner = Arc::clone(allocator.inner());
-        let parent = context::current(inner.id);
-        let key = inner.ledger().open_scope(parent, kind, phase);
+        let key = {
+            let mut ledger = inner.ledger();
+            let key = ledger.open_scope(parent, kind, phase);
+            ledger.name_scope(key, name);
+            key
+        };
         inner.history.annotate(Stage::Start, name);
-        Self { inner, key, name, is_open: true }
+        Self { inner, key, name, observed, is_open: true }
     }
 
     /// The name it was opened with.
@@ -53,9 +99,24 @@ impl OpenScope {
         self.name
     }
 
+    /// Makes allocations of this thread belong to the scope, until [`leave`](Self::leave) or its end.
+    pub(crate) fn enter(&self) {
+        context::enter(self.inner.id, Here { scope: Some(self.key), observed: self.observed.clone() });
+    }
+
+    /// The number of the allocator measured, and the scope on it.
+    pub(crate) fn part(&self) -> (u64, ScopeKey) {
+        (self.inner.id, self.key)
+    }
+
+    /// Ends what [`enter`](Self::enter) began on this thread.
+    pub(crate) fn leave(&self) {
+        context::leave(self.inner.id, Some(self.key));
+    }
+
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
     pub fn attach(&self) -> Attached<'_> {
-        context::enter(self.inner.id, self.key);
+        self.enter();
         Attached { scope: self, not_send: PhantomData }
     }
 
@@ -67,8 +128,8 @@ impl OpenScope {
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
-        context::leave(self.inner.id, self.key);
-        let closed = self.inner.ledger().close_scope(self.key);
+        context::leave(self.inner.id, Some(self.key));
+        let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
@@ -92,7 +153,7 @@ pub struct Attached<'scope> {
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        context::leave(self.scope.inner.id, self.scope.key);
+        context::leave(self.scope.inner.id, Some(self.scope.key));
     }
 }
 
@@ -115,8 +176,13 @@ impl Scope {
         Self::enter(OpenScope::open(allocator, name, phase))
     }
 
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::enter(OpenScope::open_site(allocator, site, phase))
+    }
+
     pub(crate) fn enter(open: OpenScope) -> Self {
-        context::enter(open.inner.id, open.key);
+        open.enter();
         Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 

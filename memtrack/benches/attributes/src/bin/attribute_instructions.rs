@@ -1,0 +1,170 @@
+//! How many instructions a call of each subject takes, counted by valgrind: the same on a busy machine as on an idle one.
+//!
+//! ```text
+//! attribute_instructions [--check]
+//! ```
+//!
+//! With `--check` it fails where `#[track_memory]` takes more than it may. Where valgrind is not there it says so and
+//! succeeds.
+
+use memtrack_attribute_bench::Failure;
+use memtrack_attribute_bench::counting::Counting;
+use memtrack_attribute_bench::state::{STATES, State};
+use memtrack_attribute_bench::subjects::{self, Form, INSTRUMENT, INSTRUMENT_AND_RECORD, Library, PLAIN, Subject};
+use memtrack_attribute_bench::table::markdown;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::{env, fs, process};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Calls before the counted ones, after which all caches of the libraries are warm.
+const WARMING_CALLS: u64 = 100;
+const COUNTED_CALLS: u64 = 500;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments[..] {
+        [] => all_states(false),
+        ["--check"] => all_states(true),
+        ["in-state", state] => in_state(state),
+        _ => Err("usage: attribute_instructions [--check]".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where valgrind begins to count anew: see `--dump-before` below.
+#[inline(never)]
+fn begin_to_count_anew() {
+    std::hint::black_box(());
+}
+
+/// One process's part: calls the subjects, with a mark before and after each.
+fn in_state(state: &str) -> Result<(), Failure> {
+    let state = STATES.into_iter().find(|known| known.name() == state).ok_or("no such state")?;
+    let _entered = state.enter(false)?;
+    for subject in counted(state) {
+        (subject.call)(WARMING_CALLS);
+        begin_to_count_anew();
+        (subject.call)(COUNTED_CALLS);
+        begin_to_count_anew();
+    }
+    Ok(())
+}
+
+/// The subjects whose instructions are always the same ones in a state.
+fn counted(state: State) -> impl Iterator<Item = &'static Subject> {
+    let peers = state == State::Off;
+    subjects::all().filter(move |subject| match subject.library {
+        Library::Fastrace | Library::Hotpath => peers,
+        library => state.concerns(library),
+    })
+}
+
+type Counts = BTreeMap<String, u64>;
+
+fn all_states(check: bool) -> Result<(), Failure> {
+    let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        println!("skipped: valgrind is not there");
+        return Ok(());
+    }
+    let folder = env::temp_dir().join(format!("attribute-instructions-{}", process::id()));
+    fs::create_dir_all(&folder)?;
+    let counted: Result<Vec<Counts>, Failure> = STATES.iter().map(|state| count(*state, &folder)).collect();
+    fs::remove_dir_all(&folder)?;
+    let counts = counted?;
+    print!("{}", table(&counts));
+    let exceeded: Vec<String> = limits(&counts).filter_map(|limit| limit.exceeded()).collect();
+    for line in &exceeded {
+        println!("{line}");
+    }
+    if check && !exceeded.is_empty() { Err("more instructions than there may be".into()) } else { Ok(()) }
+}
+
+/// Runs this program in a state under valgrind.
+fn count(state: State, folder: &Path) -> Result<Counts, Failure> {
+    let out = folder.join(state.name().replace([' ', ','], "-"));
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--dump-before=*begin_to_count_anew*"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(env::current_exe()?)
+        .args(["in-state", state.name()])
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("in state {}: {}", state.name(), String::from_utf8_lossy(&output.stderr)).into());
+    }
+    // The first dump holds what came before the first mark, the second one the first subject's calls, and so on.
+    let dumps = (2..).step_by(2);
+    let counts = counted(state).zip(dumps).map(|(subject, dump)| {
+        let path = format!("{}.{dump}", out.display());
+        let text = fs::read_to_string(&path)?;
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: ")).ok_or("valgrind wrote no totals")?;
+        Ok((subject.title(), total.trim().parse::<u64>()? / COUNTED_CALLS))
+    });
+    counts.collect()
+}
+
+fn table(counts: &[Counts]) -> String {
+    let header: Vec<&str> = std::iter::once("instructions").chain(STATES.iter().map(|state| state.name())).collect();
+    let rows = subjects::all().map(|subject| {
+        let title = subject.title();
+        let cells = counts.iter().map(|state| state.get(&title).map_or_else(String::new, u64::to_string));
+        std::iter::once(title.clone()).chain(cells).collect()
+    });
+    markdown(&header, &rows.collect::<Vec<_>>(), 1)
+}
+
+/// How many instructions a subject took in a state, and may take.
+struct Limit {
+    what: String,
+    taken: u64,
+    allowed: u64,
+}
+
+impl Limit {
+    fn exceeded(&self) -> Option<String> {
+        let Self { what, taken, allowed } = self;
+        (taken > allowed).then(|| format!("{what}: {taken} instructions, at most {allowed} allowed"))
+    }
+}
+
+/// What `#[track_memory]` may take, beside others of the same form.
+fn limits(counts: &[Counts]) -> impl Iterator<Item = Limit> {
+    STATES.iter().zip(counts).flat_map(|(state, counts)| {
+        counted(*state).filter(|subject| subject.library == Library::Memtrack).filter_map(move |subject| {
+            let taken = *counts.get(&subject.title())?;
+            let other = |name| counts.get(&Subject { name, ..*subject }.title()).copied();
+            let allowed = allowed(*state, subject, other(PLAIN)?, other(INSTRUMENT), other(INSTRUMENT_AND_RECORD))?;
+            Some(Limit { what: format!("{}, {}", subject.title(), state.name()), taken, allowed })
+        })
+    })
+}
+
+/// The aims, in instructions instead of time.
+fn allowed(
+    state: State,
+    subject: &Subject,
+    plain: u64,
+    _instrument: Option<u64>,
+    instrument_and_record: Option<u64>,
+) -> Option<u64> {
+    let idle = match subject.form {
+        Form::Synchronous => 16,
+        Form::Asynchronous | Form::Boxed => 40,
+    };
+    match state {
+        State::Off | State::OffText => Some(plain + idle),
+        State::LevelOff | State::On => Some(plain + if subject.name.contains("phase") { 1200 } else { idle }),
+        State::Registry | State::Text | State::Json => instrument_and_record.map(|other| other + other / 2),
+    }
+}

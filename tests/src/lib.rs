@@ -2,6 +2,7 @@
 
 pub mod captured_stream;
 pub mod conformance;
+pub mod counting;
 pub mod device_list;
 pub mod futures;
 pub mod held_stream;
@@ -12,3 +13,4 @@ pub mod mock;
 pub mod reference_allocator;
 pub mod spans;
 pub mod unused;
+pub mod watchdog;

@@ -82,6 +82,7 @@ struct Slot {
     generation: NonZeroU32,
     open: bool,
     kind: ScopeKind,
+    name: &'static str,
     parent: u32,
     /// Inner scopes and owned live blocks that refer to this record.
     reference_count: u32,
@@ -107,8 +108,6 @@ struct Slot {
 pub(super) struct Scopes {
     slots: Vec<Slot>,
     vacant: Vec<u32>,
-    /// By slot.
-    names: Vec<&'static str>,
     newest: u32,
     open_phase_count: usize,
     running_max_bytes: i64,
@@ -121,7 +120,6 @@ impl Default for Scopes {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
-            names: Vec::new(),
             newest: NO_SLOT,
             open_phase_count: 0,
             running_max_bytes: 0,
@@ -208,6 +206,7 @@ impl Scopes {
             generation,
             open: true,
             kind,
+            name: "",
             parent,
             reference_count: 0,
             own_phase,

@@ -17,10 +17,11 @@ pub use record::{DeviceName, Outcome, ScopeRecord};
 
 pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context::{self, Here, Observed, Observer};
+use crate::context;
 use crate::current;
 use crate::history::Stage;
 use crate::ledger::{ScopeKey, ScopeKind};
+use crate::observer::{self, Observation};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
 ///
@@ -31,7 +32,6 @@ pub struct OpenScope {
     inner: Arc<Inner>,
     key: ScopeKey,
     name: &'static str,
-    observed: Option<Arc<Observed>>,
     is_open: bool,
 }
 
@@ -48,27 +48,24 @@ impl OpenScope {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
-        let Here { scope: parent, observed } = context::here(allocator.inner().id);
-        let observed = observed.map(|around| around.inside(name));
-        Self::open_inside(allocator, parent, name, kind, phase, observed)
+        Self::open_in(allocator, context::current(allocator.inner().id), name, kind, phase)
     }
 
-    /// Opens a scope, inside the one this thread is in, whose allocations an observer is told of.
-    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Arc<Observer>) {
-        let Here { scope: parent, observed: around } = context::here(allocator.inner().id);
-        let observer = Observer::new(around);
-        let observed = Some(Observed::by(&observer));
-        (Self::open_inside(allocator, parent, name, ScopeKind::Function, None, observed), observer)
+    /// Opens a scope, inside the one this thread is in, whose allocations are observed.
+    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Observation) {
+        let parent = context::current(allocator.inner().id);
+        let open = Self::open_in(allocator, parent, name, ScopeKind::Function, None);
+        let observation = Observation::begin(open.inner.id, parent, open.key);
+        (open, observation)
     }
 
     #[inline]
-    fn open_inside(
+    fn open_in(
         allocator: &CachingAllocator,
         parent: Option<ScopeKey>,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
-        observed: Option<Arc<Observed>>,
     ) -> Self {
         let inner = Arc::clone(allocator.inner());
         let key = {
@@ -77,13 +74,9 @@ impl OpenScope {
             ledger.name_scope(key, name);
             key
         };
+        observer::opened(inner.id, parent, key, name);
         inner.history.annotate(Stage::Start, name);
-        Self { inner, key, name, observed, is_open: true }
-    }
-
-    /// Enters the scope on this thread.
-    fn enter_here(&self) {
-        context::enter(self.inner.id, Here { scope: Some(self.key), observed: self.observed.clone() });
+        Self { inner, key, name, is_open: true }
     }
 
     /// The name it was opened with.
@@ -93,7 +86,7 @@ impl OpenScope {
 
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
     pub fn attach(&self) -> Attached<'_> {
-        self.enter_here();
+        context::enter(self.inner.id, self.key);
         Attached { scope: self, not_send: PhantomData }
     }
 
@@ -105,7 +98,7 @@ impl OpenScope {
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
-        context::leave(self.inner.id, Some(self.key));
+        context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
@@ -130,7 +123,7 @@ pub struct Attached<'scope> {
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        context::leave(self.scope.inner.id, Some(self.scope.key));
+        context::leave(self.scope.inner.id, self.scope.key);
     }
 }
 
@@ -154,7 +147,7 @@ impl Scope {
     }
 
     pub(crate) fn enter(open: OpenScope) -> Self {
-        open.enter_here();
+        context::enter(open.inner.id, open.key);
         Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 

@@ -5,6 +5,7 @@ use super::record::record;
 use super::subscriber::contained;
 use crate::CachingAllocator;
 use crate::scope::{Outcome, Scope};
+use std::mem::ManuallyDrop;
 use std::thread::panicking;
 use tracing::Span;
 use tracing::span::EnteredSpan;
@@ -14,7 +15,8 @@ use tracing::span::EnteredSpan;
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
 pub struct Guard {
-    call: Option<Call>,
+    /// Dropped by hand: all that an idle guard leaves to do is then one comparison, and not a call of a destructor.
+    call: ManuallyDrop<Option<Call>>,
 }
 
 struct Call {
@@ -31,7 +33,7 @@ impl Guard {
     /// A guard of a call that is not measured, or not yet.
     #[inline]
     pub const fn idle() -> Self {
-        Self { call: None }
+        Self { call: ManuallyDrop::new(None) }
     }
 
     /// Begins to measure: enters the span, then opens the scope. Without an allocator only the outcome will be known.
@@ -45,7 +47,7 @@ impl Guard {
     ) {
         let span = span.entered();
         let scope = allocator.map(|allocator| Scope::open(&allocator, name, phase));
-        self.call = Some(Call {
+        *self.call = Some(Call {
             span,
             scope,
             phase_given: phase.is_some(),
@@ -57,7 +59,7 @@ impl Guard {
     /// The call returns with this outcome.
     #[inline]
     pub fn ends_with(&mut self, outcome: Outcome) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = &mut *self.call {
             call.outcome = outcome;
         }
     }
@@ -67,19 +69,25 @@ impl Guard {
     pub fn left_early_with_error(&mut self) {
         self.ends_with(Outcome::Err);
     }
-}
 
-impl Drop for Guard {
-    #[inline]
-    fn drop(&mut self) {
+    #[inline(never)]
+    fn finish(&mut self) {
         if let Some(call) = self.call.take() {
             call.finish();
         }
     }
 }
 
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        if self.call.is_some() {
+            self.finish();
+        }
+    }
+}
+
 impl Call {
-    #[inline(never)]
     fn finish(self) {
         let Self { span, scope, phase_given, outcome, panicking_at_entry } = self;
         let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };

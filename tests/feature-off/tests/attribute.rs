@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memtrack::device::Host;
-use memtrack::{Buffer, CachingAllocator, track_memory};
+use memtrack::{Buffer, CachingAllocator, track_memory, track_memory_block};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
@@ -52,6 +52,14 @@ impl fmt::Display for Model {
     }
 }
 
+fn block(allocator: &CachingAllocator) -> Option<usize> {
+    let kept = track_memory_block!(no such option, device = allocator, { allocates(allocator) });
+    let none: Option<usize> = None;
+    let length = track_memory_block!("length", { if kept.is_empty() { none? } else { kept.len() } });
+    drop(track_memory_block!("future", async { length }));
+    Some(length)
+}
+
 struct Counts(Arc<AtomicUsize>);
 
 impl<S: tracing::Subscriber> Layer<S> for Counts {
@@ -73,6 +81,7 @@ fn items_are_left_as_they_are() {
     let epoch = memtrack::epoch(1);
     let figures = tracing::subscriber::with_default(Registry::default().with(Counts(Arc::clone(&heard))), || {
         let kept = allocates(&allocator);
+        assert_eq!(block(&allocator), Some(1000));
         (CONSTANT, Model.left_out(), Model.included(), Model.to_string(), kept.len())
     });
     assert_eq!(figures, (7, 1, 2, "model".to_owned(), 1000));

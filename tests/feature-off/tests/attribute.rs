@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memtrack::device::Host;
-use memtrack::{Buffer, CachingAllocator, track_memory};
+use memtrack::{Buffer, CachingAllocator, track_memory, track_memory_block};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
@@ -52,6 +52,9 @@ impl fmt::Display for Model {
     }
 }
 
+/// A block is left alone too, and may then even stand in a constant.
+const BLOCK: u32 = track_memory_block!(no such option = at all, { 3 });
+
 struct Counts(Arc<AtomicUsize>);
 
 impl<S: tracing::Subscriber> Layer<S> for Counts {
@@ -73,6 +76,8 @@ fn items_are_left_as_they_are() {
     let epoch = memtrack::epoch(1);
     let figures = tracing::subscriber::with_default(Registry::default().with(Counts(Arc::clone(&heard))), || {
         let kept = allocates(&allocator);
+        let block = track_memory_block!("block", phase = "forward", { constant() + 1 });
+        assert_eq!((BLOCK, block), (3, 8));
         (CONSTANT, Model.left_out(), Model.included(), Model.to_string(), kept.len())
     });
     assert_eq!(figures, (7, 1, 2, "model".to_owned(), 1000));

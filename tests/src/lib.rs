@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod captured_stream;
 pub mod conformance;
+pub mod counting;
 pub mod device_list;
 pub mod futures;
 pub mod held_stream;
@@ -14,3 +15,4 @@ pub mod panics;
 pub mod reference_allocator;
 pub mod spans;
 pub mod unused;
+pub mod watchdog;

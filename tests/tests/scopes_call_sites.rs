@@ -154,7 +154,7 @@ fn what_happens_while_a_call_is_suspended_is_in_the_untracked_bucket() {
     let task = of(&allocator, &TASK);
     assert_eq!((allocated(&task), task.own_peak_bytes, task.net_bytes, task.call_count), ((150, 150), 150 * MIB, 0, 1));
     let elsewhere = outside(&allocator);
-    assert_eq!((allocated(&elsewhere), elsewhere.net_bytes, elsewhere.allocation_count), ((200, 200), 0, 1));
+    assert_eq!((allocated(&elsewhere), elsewhere.allocation_count), ((200, 200), 1));
 }
 
 #[test]
@@ -374,7 +374,7 @@ call sites  simulated
     function                      calls  unmeasured  inclusive  exclusive        net  own peak  rise max  allocs  retries  ooms
     train                             1           0   6.00 MiB   3.00 MiB  +5.00 MiB  6.00 MiB  6.00 MiB       4        0     0  src/train.rs:10, 1 open
     forward                           3           1   3.00 MiB   3.00 MiB  +3.00 MiB  1.00 MiB  1.00 MiB       3        0     0  src/model.rs:207, 2 err
-    outside of tracked functions      -           -        0 B        0 B       +0 B         -         -       0        0     0
+    outside of tracked functions      -           -        0 B        0 B          -         -         -       0        0     0
     total                             4           1              6.00 MiB";
     assert_eq!(CallSiteTable(&allocator.call_sites()).to_string(), expected);
     drop(train);

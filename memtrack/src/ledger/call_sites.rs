@@ -16,7 +16,7 @@ use super::slot::{Call, Owned, ScopeKey, ScopeKind, Slot};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Inclusive {
     pub(crate) allocated_bytes: i64,
-    /// Allocated less given back, both while it was counted for.
+    /// Allocated less given back, both in the calls. Not kept of what is in none: no free asks what its block was outside of.
     pub(crate) net_bytes: i64,
     pub(crate) allocation_count: i64,
     pub(crate) retry_count: i64,
@@ -38,18 +38,6 @@ impl Inclusive {
         self.allocation_count -= owned.allocation_count;
         self.retry_count -= owned.retry_count;
         self.oom_count -= owned.oom_count;
-    }
-
-    #[inline]
-    pub(super) fn allocated(&mut self, requested_bytes: i64) {
-        self.allocated_bytes = self.allocated_bytes.wrapping_add(requested_bytes);
-        self.net_bytes = self.net_bytes.wrapping_add(requested_bytes);
-        self.allocation_count += 1;
-    }
-
-    #[inline]
-    pub(super) fn freed(&mut self, requested_bytes: i64) {
-        self.net_bytes = self.net_bytes.wrapping_sub(requested_bytes);
     }
 }
 
@@ -97,7 +85,7 @@ impl SiteTotals {
 
     /// Takes in what a call has brought so far; `peak_bytes` is the device's since it began.
     fn include(&mut self, call: &Slot, is_outermost: bool, peak_bytes: i64) {
-        self.exclusive_bytes = self.exclusive_bytes.wrapping_add(call.call.exclusive_bytes);
+        self.exclusive_bytes = self.exclusive_bytes.wrapping_add(call.exclusive_bytes_of_site());
         self.own_peak_bytes = self.own_peak_bytes.max(call.owned.peak_bytes);
         self.peak_delta_bytes = self.peak_delta_bytes.max(peak_bytes.wrapping_sub(call.before_bytes));
         if is_outermost {
@@ -107,7 +95,7 @@ impl SiteTotals {
 
     /// Takes away what an open call has brought so far.
     fn exclude(&mut self, call: &Slot, is_outermost: bool) {
-        self.exclusive_bytes = self.exclusive_bytes.wrapping_sub(call.call.exclusive_bytes);
+        self.exclusive_bytes = self.exclusive_bytes.wrapping_sub(call.exclusive_bytes_of_site());
         if is_outermost {
             self.inclusive.subtract(&call.owned);
         }
@@ -119,11 +107,13 @@ impl SiteTotals {
 pub(super) struct CallSites {
     totals: Vec<SiteTotals>,
     outside: Inclusive,
+    /// Of all sites together.
+    open_call_count: usize,
 }
 
 impl Default for CallSites {
     fn default() -> Self {
-        let mut sites = Self { totals: Vec::new(), outside: Inclusive::default() };
+        let mut sites = Self { totals: Vec::new(), outside: Inclusive::default(), open_call_count: 0 };
         sites.reset();
         sites
     }
@@ -135,12 +125,6 @@ impl CallSites {
             self.totals.resize_with(site.index() + 1, SiteTotals::default);
         }
         &mut self.totals[site.index()]
-    }
-
-    /// What happens in no call of any site.
-    #[inline]
-    pub(super) fn outside(&mut self) -> &mut Inclusive {
-        &mut self.outside
     }
 
     fn reset(&mut self) {
@@ -158,19 +142,19 @@ impl Ledger {
     /// A call of a site begins: its scope was just opened.
     #[inline(never)]
     pub(super) fn begin_call(&mut self, key: ScopeKey, site: SiteId) {
+        self.call_sites.open_call_count += 1;
         let totals = self.call_sites.totals(site);
         // Mostly no other call is open, so none need be looked for.
         let around = if totals.open_call_count == 0 { None } else { self.scopes.call_around(key.slot, site) };
         totals.began(around.is_none());
         self.scopes.begin_call(key.slot, around);
-        self.scopes.open_call_count += 1;
     }
 
     /// A call of a site ends: its scope is about to close, and the peaks were just cut.
     #[inline(never)]
     pub(super) fn end_call(&mut self, key: ScopeKey, site: SiteId, outcome: Outcome) {
+        self.call_sites.open_call_count -= 1;
         let totals = self.call_sites.totals(site);
-        self.scopes.open_call_count -= 1;
         let slot = self.scopes.slot(key.slot);
         let Call { outermost, inner_count, .. } = slot.call;
         totals.ended(outcome);
@@ -183,6 +167,41 @@ impl Ledger {
                 totals.inclusive.subtract(&self.scopes.slot(promoted).owned);
             }
         }
+    }
+
+    /// A block was allocated by no call of a site itself: by a function of no site, whose site is the next call out, or outside
+    /// all calls.
+    #[inline]
+    pub(super) fn allocated_beside_calls(&mut self, owner: u32, requested_bytes: i64) {
+        match self.call_around(owner) {
+            Some(call) => call.beside_bytes = call.beside_bytes.wrapping_add(requested_bytes),
+            None => {
+                let outside = &mut self.call_sites.outside;
+                outside.allocated_bytes = outside.allocated_bytes.wrapping_add(requested_bytes);
+                outside.allocation_count += 1;
+            }
+        }
+    }
+
+    /// An allocation in `context` gave cached memory back and asked again.
+    pub(super) fn retried_in(&mut self, context: u32) {
+        self.scopes.retried(context);
+        if self.call_around(context).is_none() {
+            self.call_sites.outside.retry_count += 1;
+        }
+    }
+
+    /// An allocation in `context` ran out of memory.
+    pub(super) fn out_of_memory_in(&mut self, context: u32) {
+        self.scopes.out_of_memory(context);
+        if self.call_around(context).is_none() {
+            self.call_sites.outside.oom_count += 1;
+        }
+    }
+
+    #[inline]
+    fn call_around(&mut self, context: u32) -> Option<&mut Call> {
+        if self.call_sites.open_call_count == 0 { None } else { self.scopes.innermost_call(context) }
     }
 
     /// The totals of all sites with a call measured here, and of what happened in none.

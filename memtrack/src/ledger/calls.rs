@@ -7,6 +7,13 @@ use super::call_site::SiteId;
 use super::scopes::Scopes;
 use super::slot::{Call, NO_SLOT, ScopeKey, ScopeKind, Slot};
 
+impl Slot {
+    /// Of a call: what no inner call of any site allocated.
+    pub(super) fn exclusive_bytes_of_site(&self) -> i64 {
+        self.owned.exclusive_bytes.wrapping_add(self.call.beside_bytes)
+    }
+}
+
 impl Scopes {
     #[inline]
     pub(super) fn slot(&self, at: u32) -> &Slot {
@@ -39,13 +46,7 @@ impl Scopes {
     }
 
     /// The innermost open call of any site that `context` is in.
-    #[inline]
     pub(super) fn innermost_call(&mut self, context: u32) -> Option<&mut Call> {
-        if self.open_call_count == 0 { None } else { self.find_innermost_call(context) }
-    }
-
-    #[inline]
-    fn find_innermost_call(&mut self, context: u32) -> Option<&mut Call> {
         let mut at = context;
         while let Some(slot) = self.slots.get(at as usize) {
             if slot.open && matches!(slot.kind, ScopeKind::CallSite(_)) {
@@ -59,7 +60,7 @@ impl Scopes {
     /// A scope just opened is a call, with this one of the same site around it.
     pub(super) fn begin_call(&mut self, at: u32, around: Option<u32>) {
         let outermost = around.map_or(at, |around| self.slot(around).call.outermost);
-        self.slots[at as usize].call = Call { exclusive_bytes: 0, outermost, inner_count: 0 };
+        self.slots[at as usize].call = Call { beside_bytes: 0, outermost, inner_count: 0 };
         if outermost != at {
             self.slots[outermost as usize].call.inner_count += 1;
         }
@@ -89,8 +90,8 @@ impl Scopes {
     }
 
     fn begin_call_again(&mut self, at: u32, around: Option<u32>) {
-        let exclusive_bytes = self.slot(at).call.exclusive_bytes;
+        let beside_bytes = self.slot(at).call.beside_bytes;
         self.begin_call(at, around);
-        self.slots[at as usize].call.exclusive_bytes = exclusive_bytes;
+        self.slots[at as usize].call.beside_bytes = beside_bytes;
     }
 }

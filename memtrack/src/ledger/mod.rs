@@ -118,10 +118,8 @@ impl Ledger {
             // Some other thread may be in a phase, so no cut will tell.
             self.epochs.raise_other(live_bytes);
         }
-        self.scopes.own(owner, size_bytes, requested_bytes);
-        match self.scopes.innermost_call(owner) {
-            Some(call) => call.exclusive_bytes = call.exclusive_bytes.wrapping_add(requested_bytes),
-            None => self.call_sites.outside().allocated(requested_bytes),
+        if !self.scopes.own(owner, size_bytes, requested_bytes) {
+            self.allocated_beside_calls(owner, requested_bytes);
         }
         if !self.parts.is_empty() {
             self.raise_sums(owner, size_bytes, requested_bytes);
@@ -143,16 +141,17 @@ impl Ledger {
         let context = self.scopes.resolve(context);
         let phase = self.scopes.phase_of(context);
         self.phases.totals(phase).freed(size_bytes);
-        self.scopes.moved(context, size_bytes);
         // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
         let owner = self.scopes.resolve(owner);
-        if self.scopes.innermost_call(owner).is_none() {
-            self.call_sites.outside().freed(requested_bytes);
-        }
         if !self.parts.is_empty() {
             self.lower_sums(owner, size_bytes, requested_bytes);
         }
-        self.scopes.disown(owner, requested_bytes);
+        if owner == context {
+            self.scopes.disown_and_move(owner, size_bytes, requested_bytes);
+        } else {
+            self.scopes.moved(context, size_bytes);
+            self.scopes.disown(owner, requested_bytes);
+        }
     }
 
     /// A block went back to its pool.
@@ -224,10 +223,7 @@ impl Ledger {
         self.totals.retry_count += 1;
         let context = self.scopes.resolve(context);
         self.phases.totals(self.scopes.phase_of(context)).retry_count += 1;
-        self.scopes.retried(context);
-        if self.scopes.innermost_call(context).is_none() {
-            self.call_sites.outside().retry_count += 1;
-        }
+        self.retried_in(context);
     }
 
     pub(crate) fn out_of_memory(&mut self, context: Option<ScopeKey>) {
@@ -235,10 +231,7 @@ impl Ledger {
         self.totals.oom_count += 1;
         let context = self.scopes.resolve(context);
         self.phases.totals(self.scopes.phase_of(context)).oom_count += 1;
-        self.scopes.out_of_memory(context);
-        if self.scopes.innermost_call(context).is_none() {
-            self.call_sites.outside().oom_count += 1;
-        }
+        self.out_of_memory_in(context);
     }
 
     fn context_phase(&self, context: Option<ScopeKey>) -> PhaseId {

@@ -7,16 +7,20 @@
 use std::num::NonZeroU32;
 
 use super::scopes::Scopes;
-use super::slot::{NO_SLOT, Owned, ScopeKey};
+use super::slot::{NO_SLOT, Owned, ScopeKey, ScopeKind, Slot};
+
+impl Slot {
+    #[inline]
+    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64) {
+        let owned = &mut self.owned;
+        owned.allocated_bytes = owned.allocated_bytes.wrapping_add(requested_bytes);
+        owned.peak_bytes = owned.peak_bytes.max(owned.live_bytes());
+        owned.allocation_count += 1;
+        self.moved_bytes = self.moved_bytes.wrapping_add(size_bytes);
+    }
+}
 
 impl Owned {
-    #[inline]
-    fn allocated(&mut self, requested_bytes: i64) {
-        self.allocated_bytes = self.allocated_bytes.wrapping_add(requested_bytes);
-        self.peak_bytes = self.peak_bytes.max(self.live_bytes());
-        self.allocation_count += 1;
-    }
-
     #[inline]
     fn freed(&mut self, requested_bytes: i64) {
         self.freed_bytes = self.freed_bytes.wrapping_add(requested_bytes);
@@ -80,36 +84,34 @@ impl Scopes {
         }
     }
 
-    /// A block now belongs to `owner`.
+    /// A block now belongs to `owner`. Returns whether the function that allocated it is a call of a call site.
     #[inline]
-    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
+    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) -> bool {
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count += 1;
         }
-        self.own_exclusively(owner, requested_bytes);
         let mut at = owner;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
+        let mut function = None;
+        // The nearest function's and that of the steps and epochs inside it, exclusively.
+        while function.is_none()
+            && let Some(slot) = self.slots.get_mut(at as usize)
+        {
             if slot.open {
-                slot.owned.allocated(requested_bytes);
-                slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
-            }
-            at = self.open_around(at);
-        }
-    }
-
-    /// An allocation is the nearest function's, and that of the steps and epochs inside it.
-    #[inline]
-    fn own_exclusively(&mut self, owner: u32, requested_bytes: i64) {
-        let mut at = owner;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            if slot.open {
+                slot.allocated(size_bytes, requested_bytes);
                 slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(requested_bytes);
-                if slot.kind.is_function() {
-                    break;
-                }
+                function = match slot.kind {
+                    ScopeKind::CallSite(_) => Some(true),
+                    ScopeKind::Function => Some(false),
+                    ScopeKind::Step(_) | ScopeKind::Epoch => None,
+                };
             }
             at = self.open_around(at);
         }
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            slot.allocated(size_bytes, requested_bytes);
+            at = self.open_around(at);
+        }
+        function == Some(true)
     }
 
     /// A block of `owner` was given back.
@@ -122,6 +124,26 @@ impl Scopes {
             }
             at = self.open_around(at);
         }
+        self.release_owned(owner);
+    }
+
+    /// A block of `owner` was given back by a thread inside it: [`moved`](Self::moved) and [`disown`](Self::disown) in one walk.
+    #[inline]
+    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
+        let mut at = owner;
+        while let Some(slot) = self.slots.get_mut(at as usize) {
+            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
+            if slot.open {
+                slot.owned.freed(requested_bytes);
+            }
+            at = self.open_around(at);
+        }
+        self.release_owned(owner);
+    }
+
+    /// One block fewer refers to `owner`.
+    #[inline]
+    fn release_owned(&mut self, owner: u32) {
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count -= 1;
             if !slot.open && slot.reference_count == 0 {

@@ -29,14 +29,6 @@ pub(crate) enum ScopeKind {
     Epoch,
 }
 
-impl ScopeKind {
-    /// Whether what happens in it is a part of its own: steps and epochs only divide the time of the function around them.
-    #[inline]
-    pub(super) fn is_function(self) -> bool {
-        matches!(self, Self::Function | Self::CallSite(_))
-    }
-}
-
 /// Counters that only grow, whatever is reset by the user.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Totals {
@@ -74,8 +66,9 @@ pub(crate) struct Owned {
 /// What a scope that is a call of a call site has besides.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Call {
-    /// Allocated bytes, as asked for, that no call of any site inside allocated.
-    pub(super) exclusive_bytes: i64,
+    /// Allocated bytes, as asked for, of functions inside that are of no site and in no inner call: besides those that the
+    /// scope allocated exclusively, they are the site's own.
+    pub(super) beside_bytes: i64,
     /// The outermost open call of the same site around this one, or this one.
     pub(super) outermost: u32,
     /// Of an outermost call: the open calls of the same site inside it.

@@ -37,8 +37,8 @@ pub struct CallSiteTotals {
     /// Bytes of the allocations that the site itself made: without those in calls of other sites inside. They add up over all
     /// sites, with those outside, to all that was allocated.
     pub exclusive_allocated_bytes: i64,
-    /// How the live bytes changed, call by call: what was allocated in a call and not given back before it ended. For what is
-    /// outside all sites: allocated less given back, where no open call had allocated it.
+    /// What was allocated in a call and not given back before it ended, call by call. Not kept of what is outside all sites: 0
+    /// there.
     pub net_bytes: i64,
     /// The most bytes allocated in one call that were live at once.
     pub own_peak_bytes: i64,

@@ -81,7 +81,7 @@ fn row(totals: &CallSiteTotals) -> [String; 12] {
         of_calls(totals.unmeasured_call_count.to_string()),
         Bytes(totals.inclusive_allocated_bytes).to_string(),
         Bytes(totals.exclusive_allocated_bytes).to_string(),
-        format!("{:+}", Bytes(totals.net_bytes)),
+        of_calls(format!("{:+}", Bytes(totals.net_bytes))),
         of_calls(Bytes(totals.own_peak_bytes).to_string()),
         of_calls(Bytes(totals.peak_delta_bytes).to_string()),
         totals.allocation_count.to_string(),

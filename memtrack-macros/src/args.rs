@@ -49,7 +49,7 @@ const OPTIONS: &[&str] = &[
 ];
 
 /// Options of which only one can be given.
-const EXCLUSIVE: &[(&str, &str)] =
+pub(crate) const EXCLUSIVE: &[(&str, &str)] =
     &[("device", "devices"), ("args", "skip"), ("skip", "skip_all"), ("args", "skip_all")];
 
 /// The options given.

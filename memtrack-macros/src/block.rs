@@ -6,6 +6,7 @@
 
 use crate::args::Args;
 use crate::check::check;
+use crate::divergence::never_ends;
 use crate::errors::Errors;
 use crate::function::{Function, braced};
 use crate::inspection::judge;
@@ -29,15 +30,21 @@ enum Body {
     Async { before: TokenStream, block: Group },
 }
 
-/// Expands `track_memory_block!(input)`.
+/// Expands `track_memory_block!(input)`. If it is not to be measured, the options are not read.
 ///
 /// With a mistake anywhere, the block is emitted as it was, so that what uses its value does not fail too.
-pub(crate) fn block(input: TokenStream) -> TokenStream {
+pub(crate) fn block(input: TokenStream, measured: bool) -> TokenStream {
     let mut errors = Errors::default();
     let (options, body) = match split(input) {
         Ok(parts) => parts,
-        Err(place) => return missing_block(place),
+        Err(place) => {
+            let message = "expected a block at the end, as in `track_memory_block!(\"name\", { … })`";
+            return syn::Error::new_spanned(place, message).to_compile_error();
+        }
     };
+    if !measured {
+        return unmeasured(&body);
+    }
     let evaluates = Options::read(options.clone()).list.iter().any(|option| EVALUATED.contains(&option.key.as_str()));
     let args = read_options(options, &mut errors);
     // The options are read and checked as those of a function that knows nothing of arguments.
@@ -50,29 +57,22 @@ pub(crate) fn block(input: TokenStream) -> TokenStream {
     }
     match (errors.finish(), function, &body) {
         (None, Some(function), Body::Plain { before, block }) => {
-            plain(&args, &function, evaluates, &quote!(#before #block))
+            // A label is there to be left by.
+            let has_value = !before.is_empty() || !never_ends(block);
+            plain(&args, &function, evaluates, has_value, &quote!(#before #block))
         }
         (None, Some(function), Body::Async { before, block }) => asynchronous(&args, &function, before, block),
-        (errors, _, Body::Plain { before, block } | Body::Async { before, block }) => {
-            quote_spanned!(Span::mixed_site()=> { #errors match () { () => #before #block } })
+        (errors, ..) => {
+            let unmeasured = unmeasured(&body);
+            quote_spanned!(Span::mixed_site()=> { #errors #unmeasured })
         }
     }
 }
 
-/// The block alone, for a build in which nothing is measured.
-pub(crate) fn unmeasured(input: TokenStream) -> TokenStream {
-    match split(input) {
-        // As where it is measured, temporaries of the last expression end with the block in every edition.
-        Ok((_, Body::Plain { before, block } | Body::Async { before, block })) => {
-            quote_spanned!(Span::mixed_site()=> { match () { () => #before #block } })
-        }
-        Err(place) => missing_block(place),
-    }
-}
-
-fn missing_block(place: TokenStream) -> TokenStream {
-    let message = "expected a block at the end, as in `track_memory_block!(\"name\", { … })`";
-    syn::Error::new_spanned(place, message).to_compile_error()
+/// The block alone. Not bare, or rustc would take its braces for superfluous.
+fn unmeasured(body: &Body) -> TokenStream {
+    let (Body::Plain { before, block } | Body::Async { before, block }) = body;
+    quote_spanned!(Span::mixed_site()=> match () { () => #before #block })
 }
 
 /// The options, and the block behind the last comma; or where that should be.
@@ -128,7 +128,6 @@ fn read_options(tokens: TokenStream, errors: &mut Errors) -> Args {
         let message = match option.key.as_str() {
             "args" | "skip" | "skip_all" => "a block has no arguments; record what it uses by `fields(…)`",
             "future" => "`future` is for functions; an `async` block is measured as `async { … }`",
-            "ret" => "`ret` is for functions; a block's value can be recorded where it is used",
             _ => return true,
         };
         errors.push_at(&option.tokens, message);
@@ -167,20 +166,20 @@ fn stand_in() -> Option<Function> {
 /// The block in the place where it stands.
 ///
 /// A `match` whose only arm it is ends the life of its last expression's temporaries before the guard's, whatever the edition.
-fn plain(args: &Args, function: &Function, evaluates: bool, body: &TokenStream) -> TokenStream {
+fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, body: &TokenStream) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
     let open = prologue(args, function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
     // In a constant rustc refuses each call that it sees. This way it sees one, of a function that says why.
     let open = if evaluates { open } else { quote_spanned!(Span::mixed_site()=> #private::at_run_time(|| { #open });) };
     let run = quote_spanned!(Span::mixed_site()=> match () { () => #body });
-    let value = if args.inspects_value() {
+    let value = if has_value && args.inspects_value() {
         let judge = judge(args, &private, &quote_spanned!(Span::mixed_site()=> _));
         quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #run, #judge))
     } else {
         run
     };
-    let value = if args.has_budget() {
+    let value = if has_value && args.has_budget() {
         quote_spanned!(Span::mixed_site()=> #private::finished(&mut #guard, #value))
     } else {
         value

@@ -10,6 +10,7 @@ mod args;
 mod arguments;
 mod block;
 mod check;
+mod divergence;
 mod early_return;
 mod errors;
 mod expand;
@@ -36,7 +37,8 @@ mod values;
 
 use proc_macro::TokenStream;
 
-/// Measures a function, or [each function of a block](#whole-blocks): what it allocates and frees, how high memory rises meanwhile, and how it ends.
+/// Measures a function, or [each function of a block](#whole-blocks): what it allocates and frees, how high memory rises
+/// meanwhile, and how it ends.
 ///
 /// Each call opens a tracing span and a memory scope. When the call ends, the scope's figures are recorded on the span,
 /// all at once: `mem.device`, `mem.phase`, `mem.before`, `mem.after`, `mem.delta`, `mem.peak` (absolute),
@@ -174,14 +176,14 @@ use proc_macro::TokenStream;
 /// | `ret` | for the functions that return something, but no `impl Trait` and no boxed future |
 /// | `future` | for the functions that are not `async` and return `impl Future`, `Pin<Box<dyn Future>>` or a `BoxFuture` |
 /// | `on_exceed` | for the functions that have a budget, be it the block's or their own |
-/// | `device`, `fields` and all with an expression | evaluated in each function: one without `self` cannot evaluate `&self.allocator`, and says so |
+/// | `device`, `fields` and all with an expression or a path | evaluated in each function, by the names known there: one without `self` cannot evaluate `&self.allocator`, and says so |
 ///
 /// **Left as they are** are functions without a body, `const fn`s, what a macro's call in the block expands to, `extern`
 /// blocks, and functions and closures inside of functions. Everything that is no function stays as well.
 ///
-/// The functions are expanded with their block. Above `#[async_trait]` the attribute so finds `async fn`s, and measures
-/// them from their first poll to their end; below it finds what [Limits](#limits) speaks of. An attribute of the function's own
-/// keeps its place among the others of the function.
+/// The functions are expanded with their block: above `#[async_trait]` the attribute finds `async fn`s, below what that has
+/// made of them, and measures either to the end. An attribute of a function's own keeps its place among the function's
+/// others.
 ///
 /// A module must be written out where it is annotated: of `mod m;` the attribute sees no more than that. Statements and
 /// expressions cannot be annotated; that is what `track_memory_block!` is for.
@@ -252,8 +254,8 @@ pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Options
 ///
-/// Those of the attribute, but for `args`, `skip`, `skip_all`, `ret` and `future`. A `name` is needed, or a `phase` that is
-/// also the name.
+/// Those of the attribute, but for `args`, `skip`, `skip_all` and `future`. A `name` is needed, or a `phase` that is also
+/// the name. `err` and `ret` look at the block's own value.
 ///
 /// # Outcomes
 ///
@@ -289,7 +291,11 @@ pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
 /// # Limits
 ///
 /// In a `const`, a `static` and a `const fn` rustc refuses the block: measuring happens at run time.
+///
+/// # Cost
+///
+/// The attribute's. Without memtrack's feature `track` the macro gives the block alone, and reads no option.
 #[proc_macro]
 pub fn track_memory_block(input: TokenStream) -> TokenStream {
-    if cfg!(feature = "track") { block::block(input.into()).into() } else { block::unmeasured(input.into()).into() }
+    block::block(input.into(), cfg!(feature = "track")).into()
 }

@@ -234,7 +234,7 @@ mod with_async_trait {
     }
 
     #[async_trait]
-    #[track_memory(phase = "p")]
+    #[track_memory(phase = "p", err)]
     impl Model for Below {
         async fn forward(&self, probe: Probe) -> Result<usize, usize> {
             yield_now().await;
@@ -265,5 +265,7 @@ mod with_async_trait {
         assert_eq!(block_on(Below.forward(bench.probe("x"))), Err(1024));
         assert_eq!(block_on(Below.own()), 1);
         bench.assert_spans(&[("Below::forward", "p"), ("own", "p")]);
+        let span = bench.spans.one("Below::forward");
+        assert_eq!((span.number("mem.delta"), span.text("mem.outcome").as_str()), (-1024, "err"));
     }
 }

@@ -8,7 +8,7 @@ fn main() {
     let _: u32 = track_memory_block!("d", 1 + 1);
     track_memory_block!(level = "debug", {});
     let one: u32 = track_memory_block!("e", phse = "forward", level = "loud", { 1 });
-    track_memory_block!("f", args(one), skip(one), skip_all, future, ret, { one });
+    track_memory_block!("f", args(one), skip(one), skip_all, future, { one });
     track_memory_block!("", phase = "", {});
     track_memory_block!("g", name = "h", fields(mem.peak = 1), {});
     track_memory_block!(phase = 1, {});

@@ -1,5 +1,6 @@
 //! Which options of a block its members take over.
 
+use crate::args::EXCLUSIVE;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::options::{Given, Options};
@@ -8,9 +9,6 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt as _;
 use syn::{LitStr, ReturnType, Signature, Type};
-
-/// Options of which a function can have one: its own displaces the block's other.
-const RIVALS: [(&str, &str); 4] = [("device", "devices"), ("args", "skip"), ("args", "skip_all"), ("skip", "skip_all")];
 
 /// Options that `on_exceed` speaks of.
 const BUDGETS: [&str; 4] = ["max_delta", "max_peak", "max_allocs", "leak_check"];
@@ -55,7 +53,7 @@ pub(super) fn inherited(
     };
     let displaced = |key: &str| {
         own.has(key)
-            || RIVALS.iter().any(|&(one, other)| (key == one && own.has(other)) || (key == other && own.has(one)))
+            || EXCLUSIVE.iter().any(|&(one, other)| (key == one && own.has(other)) || (key == other && own.has(one)))
     };
     let taken = outer.list.iter().filter(|option| !displaced(&option.key) && applies(option));
     let merged = own.list.iter().chain(taken).map(|option| &option.tokens);

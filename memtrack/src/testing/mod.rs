@@ -58,7 +58,7 @@
 //!
 //! # Functions with a budget
 //!
-//! While the guard of [`strict`] lives, functions whose own budgets are breached panic instead of logging it.
+//! While the guard of [`strict()`] lives, functions whose own budgets are breached panic instead of logging it.
 
 // Here live the checks and their texts. What is measured is the business of scopes and of the observer.
 

@@ -107,9 +107,9 @@ fn tokio_on_several_threads() {
     let calls = calls("spawned_on_several_threads");
     assert_eq!((calls.len(), entries("spawned_on_several_threads")), (20, 20 * 4));
     for span in &calls {
-        let (outcome, _, rise_bytes) = figures(span);
-        assert_eq!((outcome.as_str(), span.parent), ("ok", None));
-        assert!((3 * KIB..=60 * KIB).contains(&rise_bytes), "its own three at least, and everyone's at most");
+        assert_eq!((figures(span).0.as_str(), span.parent), ("ok", None));
+        let peak_bytes = span.number("mem.peak");
+        assert!((3 * KIB..=60 * KIB).contains(&peak_bytes), "its own three at least, and everyone's at most");
     }
     assert_eq!(allocator.memory_allocated(), 0);
 }

@@ -7,6 +7,7 @@
 
 use memtrack::device::Simulated;
 use memtrack::{Buffer, CachingAllocator, track_memory};
+use memtrack_tests::futures::block_on;
 use memtrack_tests::memory::{Bench, Probe, figures};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::Arc;
@@ -184,8 +185,20 @@ fn the_payload_of_a_panic_passes_through_unchanged() {
             panic_any(n);
         }
     }
+    #[track_memory(err)]
+    fn fallible(n: u8) -> Result<(), u8> {
+        f(n);
+        Ok(())
+    }
+    #[track_memory]
+    async fn later(n: u8) {
+        f(n);
+    }
     let _bench = Bench::new();
-    assert_eq!(catch_unwind(|| f(7)).unwrap_err().downcast_ref(), Some(&7_u8));
+    let calls: [fn(); 3] = [|| f(7), || drop(fallible(7)), || block_on(later(7))];
+    for call in calls.iter() {
+        assert_eq!(catch_unwind(call).unwrap_err().downcast_ref(), Some(&7_u8));
+    }
 }
 
 #[test]

@@ -11,12 +11,12 @@
 use memtrack::device::{Fault, Operation, Simulated};
 use memtrack::phase::EpochSummary;
 use memtrack::scope::{Outcome, Scope};
-use memtrack::{Buffer, CachingAllocator, track_memory};
+use memtrack::{Buffer, CachingAllocator, PinnedAllocator, PinnedBuffer, track_memory};
 use memtrack_tests::futures::{block_on, poll_once, yield_now};
 use memtrack_tests::memory::figures;
 use memtrack_tests::spans::{Spans, keep_interests_right};
 use memtrack_tests::watchdog::within_patience;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex};
@@ -36,6 +36,8 @@ struct Asking {
 thread_local! {
     /// Whether this thread is asking already: what the layer does makes spans and events too.
     static BUSY: Cell<bool> = const { Cell::new(false) };
+    /// Pinned memory that is asked for too.
+    static PINNED: RefCell<Option<PinnedAllocator>> = const { RefCell::new(None) };
 }
 
 impl Asking {
@@ -65,6 +67,13 @@ impl Asking {
         measured(allocator);
         block_on(measured_async(allocator));
         memtrack::empty_cache().unwrap();
+        PINNED.with_borrow(|pinned| {
+            if let Some(pinned) = pinned {
+                let _ = pinned.host_memory_stats();
+                drop(PinnedBuffer::<u8>::uninit(pinned, 10).unwrap());
+                pinned.empty_cache().unwrap();
+            }
+        });
         BUSY.set(false);
     }
 }
@@ -249,6 +258,19 @@ fn statistics_are_answered_in_every_event() {
         std::fs::remove_file(path).unwrap();
     });
     assert_eq!(asked["event memtrack::snapshot"], 1, "{asked:?}");
+
+    let (_, asked) = asking("pinned memory that runs out", &allocator, |_| {
+        let device = Arc::new(Simulated::new());
+        let pinned = PinnedAllocator::new(device.clone()).unwrap();
+        PINNED.set(Some(pinned.clone()));
+        device.inject(Fault::OutOfMemory { operation: Operation::AllocatePinned, nth: 0 });
+        drop(PinnedBuffer::<u8>::uninit(&pinned, 1000).unwrap());
+        // The last handle's end, of which nobody can ask the allocator any more.
+        device.inject(Fault::Driver { operation: Operation::ReleasePinned, nth: 0 });
+        drop((PINNED.take(), pinned));
+    });
+    let pinned = (asked["event memtrack::alloc_retry"], asked["event memtrack::pinned"]);
+    assert_eq!(pinned, (1, 1), "{asked:?}");
 
     let (_, asked) = asking("the end of an allocator", &allocator, |_| {
         let device = Arc::new(Simulated::new());

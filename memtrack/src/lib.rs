@@ -107,6 +107,8 @@ mod ledger;
 #[forbid(unsafe_code)]
 mod memory;
 #[forbid(unsafe_code)]
+mod observer;
+#[forbid(unsafe_code)]
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]

@@ -132,6 +132,25 @@ fn work_after_the_scope_has_closed_belongs_to_the_nearest_open_scope_around() {
 }
 
 #[test]
+fn work_after_a_phase_has_ended_is_booked_under_the_phase_around() {
+    let allocator = allocator();
+    let epoch = allocator.epoch(1);
+    let outer = Scope::open(&allocator, "outer", Some("outer"));
+    let inner = Scope::open(&allocator, "inner", Some("inner"));
+    let handle = ScopeHandle::current();
+    let in_handle =
+        || std::thread::scope(|threads| drop(threads.spawn(|| handle.in_scope(|| drop(take(&allocator, 1))))));
+    in_handle();
+    drop(inner);
+    (0..10).for_each(|_| in_handle());
+    drop(outer);
+    (0..100).for_each(|_| in_handle());
+    let summary = epoch.finish().unwrap();
+    let counts: Vec<_> = summary.phases.iter().map(|phase| (phase.name, phase.allocation_count)).collect();
+    assert_eq!(counts, [("outer", 10), ("inner", 1), ("other", 100)]);
+}
+
+#[test]
 fn a_scope_that_closes_while_work_is_inside_its_handle_passes_the_rest_on() {
     let allocator = allocator();
     let outer = Scope::open(&allocator, "outer", None);

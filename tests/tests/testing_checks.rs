@@ -148,6 +148,36 @@ fn scopes_inside_the_work_and_handles_taken_there_count_to_it() {
 }
 
 #[test]
+fn work_goes_on_counting_where_its_scope_has_closed_meanwhile() {
+    let allocator = allocator();
+    let measured = testing::on(&allocator).expect(|| {
+        let inner = OpenScope::open(&allocator, "inner", None);
+        let handle = inner.handle();
+        let first = inner.handle().in_scope(|| take(&allocator, 1));
+        handle.in_scope(|| {
+            inner.close(Outcome::Ok);
+            // Still inside what is closed now.
+            [first, take(&allocator, 10), handle.in_scope(|| take(&allocator, 100))]
+        })
+    });
+    assert_eq!(figures(&measured), (111, 111, 3));
+}
+
+#[test]
+fn what_handles_allocate_after_the_work_is_not_the_works() {
+    let allocator = allocator();
+    let mut handle = None;
+    let measured = testing::on(&allocator).expect(|| {
+        handle = Some(ScopeHandle::current());
+        take(&allocator, 10)
+    });
+    let after = handle.unwrap().in_scope(|| take(&allocator, 100));
+    assert_eq!(figures(&measured), (10, 10, 1));
+    assert_eq!(figures(&measured.without_value()), (0, 10, 1));
+    drop(after);
+}
+
+#[test]
 fn a_scope_around_the_work_sees_what_the_work_sees() {
     let allocator = allocator();
     let around = Scope::open(&allocator, "around", None);

@@ -4,9 +4,9 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::stream_uses::StreamUses;
-use crate::context::{self, Observed};
 use crate::history::recording::StackId;
 use crate::ledger::ScopeKey;
+use crate::observer::{self, Observed};
 use crate::stats::PoolKind;
 
 /// A block's index in its shard's table.
@@ -106,10 +106,10 @@ impl Block {
         }
     }
 
-    /// The block was handed out by `allocator` on this thread, whose allocations may be watched.
+    /// The block was handed out by `allocator`; its owner may be observed.
     #[cold]
     pub(crate) fn observe(&mut self, allocator: u64) {
-        if let (Some(observed), Some(location)) = (context::here(allocator).observed, self.location) {
+        if let (Some(observed), Some(location)) = (observer::observed(allocator, self.owner), self.location) {
             observed.allocated(location, self.requested_bytes);
             self.extras.get_or_insert_default().observed = Some(observed);
         }

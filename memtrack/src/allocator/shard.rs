@@ -17,6 +17,7 @@ use crate::device::Stream;
 use crate::history::TraceAction;
 use crate::history::recording::{Event, StackId};
 use crate::ledger::{EventLog, SplitChange};
+use crate::observer;
 use crate::sync::{get_mut, lock};
 
 /// One stream's pools: the default ones, or those of a private pool.
@@ -115,7 +116,7 @@ impl Shard {
         block.owner = context;
         block.location = Some(origin.location);
         block.stack = origin.stack;
-        if context::any_observer() {
+        if observer::any_observer() {
             block.observe(inner.id);
         }
         inner.ledger.allocated(&self.log, &entry, split, context);

@@ -19,8 +19,6 @@ use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind,
 pub(super) struct Scopes {
     pub(super) slots: Vec<Slot>,
     pub(super) vacant: Vec<u32>,
-    /// By slot.
-    names: Vec<&'static str>,
     newest: u32,
     open_phase_count: usize,
     running_max_bytes: i64,
@@ -33,7 +31,6 @@ impl Default for Scopes {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
-            names: Vec::new(),
             newest: NO_SLOT,
             open_phase_count: 0,
             running_max_bytes: 0,
@@ -120,6 +117,7 @@ impl Scopes {
             generation,
             open: true,
             kind,
+            name: "",
             parent,
             reference_count: 0,
             own_phase,

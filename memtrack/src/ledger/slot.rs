@@ -100,6 +100,7 @@ pub(super) struct Slot {
     pub(super) generation: NonZeroU32,
     pub(super) open: bool,
     pub(super) kind: ScopeKind,
+    pub(super) name: &'static str,
     pub(super) parent: u32,
     /// Inner scopes and owned live blocks that refer to this record.
     pub(super) reference_count: u32,

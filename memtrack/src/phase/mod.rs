@@ -14,10 +14,14 @@ use std::time::Instant;
 pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
-use crate::context::{self, Here};
+use crate::context;
 use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
+use crate::observer;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
+
+/// The name of an epoch's scope, for blocks that are allocated in it and in no other.
+const EPOCH_SCOPE: &str = "epoch";
 
 /// While it lives, what this thread allocates and frees is booked under a phase.
 ///
@@ -126,15 +130,15 @@ impl Epoch {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
-        let Here { scope: around, observed } = context::here(inner.id);
+        let around = context::current(inner.id);
         let key = {
             let mut ledger = inner.ledger();
             let key = ledger.open_epoch(number, around);
-            ledger.name_scope(key.scope, "epoch");
+            ledger.name_scope(key.scope, EPOCH_SCOPE);
             key
         };
-        let observed = observed.map(|around| around.inside("epoch"));
-        context::enter(inner.id, Here { scope: Some(key.scope), observed });
+        observer::opened(inner.id, around, key.scope, EPOCH_SCOPE);
+        context::enter(inner.id, key.scope);
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }
     }
@@ -147,7 +151,7 @@ impl Epoch {
     fn end(&mut self) -> Option<EpochSummary> {
         let Running { allocator, key, started } = self.running.take()?;
         let inner = allocator.inner();
-        context::leave(inner.id, Some(key.scope));
+        context::leave(inner.id, key.scope);
         let lasted = started.elapsed();
         let closed = inner.ledger().close_epoch(&key, lasted)?;
         let summary = EpochSummary::new(&allocator, closed);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::{CallSite, DeviceName, LiveBlock, Outcome, ScopeRecord};
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context::{self, Here, Observed};
+use crate::context;
 use crate::history::Stage;
 use crate::ledger::{Combined, LedgerGuard, ScopeKey, ScopeKind, SharedLedger};
+use crate::observer;
 
 /// What happened to the memory of several devices while a scope was open.
 #[derive(Debug, Clone)]
@@ -27,8 +28,6 @@ pub struct DevicesRecord {
 struct Part {
     inner: Arc<Inner>,
     key: ScopeKey,
-    /// Who watches the scope around, if anybody does.
-    observed: Option<Arc<Observed>>,
 }
 
 /// One activation of a scope over several devices that belongs to no thread: it can be sent, and attached to whichever thread
@@ -71,20 +70,20 @@ impl OpenDevicesScope {
                 inners.push(allocator.inner());
             }
         }
-        let around: Vec<_> = inners.iter().map(|inner| context::here(inner.id)).collect();
+        let parents: Vec<_> = inners.iter().map(|inner| context::current(inner.id)).collect();
         let mut books = lock_all(&inners, SharedLedger::lock_at_once);
         let live_bytes = books.iter().map(|ledger| ledger.live_bytes()).fold(0, i64::wrapping_add);
         let combined = Arc::new(Combined::new(live_bytes));
         let mut parts = Vec::with_capacity(inners.len());
-        for ((ledger, inner), Here { scope: parent, observed }) in books.iter_mut().zip(&inners).zip(around) {
-            let key = ledger.open_scope(parent, kind, phase);
+        for ((ledger, inner), parent) in books.iter_mut().zip(&inners).zip(&parents) {
+            let key = ledger.open_scope(*parent, kind, phase);
             ledger.name_scope(key, name);
             ledger.join(key, &combined);
-            let observed = observed.map(|around| around.inside(name));
-            parts.push(Part { inner: Arc::clone(inner), key, observed });
+            parts.push(Part { inner: Arc::clone(inner), key });
         }
         drop(books);
-        for part in &parts {
+        for (part, parent) in parts.iter().zip(parents) {
+            observer::opened(part.inner.id, parent, part.key, name);
             part.inner.history.annotate(Stage::Start, name);
         }
         Self { parts, combined, name, is_open: true }
@@ -104,7 +103,7 @@ impl OpenDevicesScope {
     /// Makes allocations of this thread on any of the devices belong to the scope, until [`leave`](Self::leave) or its end.
     pub(crate) fn enter(&self) {
         for part in &self.parts {
-            context::enter(part.inner.id, Here { scope: Some(part.key), observed: part.observed.clone() });
+            context::enter(part.inner.id, part.key);
         }
     }
 
@@ -126,7 +125,7 @@ impl OpenDevicesScope {
     /// Ends what [`enter`](Self::enter) began on this thread.
     pub(crate) fn leave(&self) {
         for part in self.parts.iter().rev() {
-            context::leave(part.inner.id, Some(part.key));
+            context::leave(part.inner.id, part.key);
         }
     }
 

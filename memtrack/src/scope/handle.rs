@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::{OpenScope, Scope};
 use crate::allocator::Inner;
-use crate::context::{self, Here, Observed};
+use crate::context;
 use crate::ledger::ScopeKey;
 
 /// Takes the scopes that a thread is in to other threads: what is allocated there belongs to them too.
@@ -57,14 +57,13 @@ struct Held {
 struct HeldScope {
     inner: Arc<Inner>,
     key: ScopeKey,
-    observed: Option<Arc<Observed>>,
 }
 
 impl HeldScope {
     /// `None` when the scope is gone.
-    fn new(inner: Arc<Inner>, key: ScopeKey, observed: Option<Arc<Observed>>) -> Option<Self> {
+    fn new(inner: Arc<Inner>, key: ScopeKey) -> Option<Self> {
         let is_held = inner.ledger().hold_scope(key);
-        is_held.then(|| Self { inner, key, observed })
+        is_held.then(|| Self { inner, key })
     }
 }
 
@@ -78,7 +77,7 @@ impl ScopeHandle {
     /// The scopes that this thread is in, on all allocators. Outside any scope, a handle that changes nothing where it is
     /// entered.
     pub fn current() -> Self {
-        let held = |(id, here): (u64, Here)| HeldScope::new(Inner::find(id)?, here.scope?, here.observed);
+        let held = |(id, key): (u64, ScopeKey)| HeldScope::new(Inner::find(id)?, key);
         let scopes = context::everywhere().into_iter().filter_map(held).collect();
         Self { held: Arc::new(Held { scopes, is_strict: context::is_strict() }) }
     }
@@ -87,10 +86,10 @@ impl ScopeHandle {
     pub fn enter(&self) -> EnteredScopes<'_> {
         let Held { scopes, is_strict } = &*self.held;
         let enter = |held: &HeldScope| {
-            let HeldScope { inner, key, observed } = held;
+            let HeldScope { inner, key } = held;
             // With nothing open around, allocations are nobody's, and not those of a scope that this thread happens to be in.
-            let scope = inner.ledger().nearest_open(*key);
-            context::enter(inner.id, Here { scope, observed: observed.clone() });
+            let scope = inner.ledger().nearest_open(*key).unwrap_or(ScopeKey::NOBODY);
+            context::enter(inner.id, scope);
             (inner.id, scope)
         };
         let entered = scopes.iter().map(enter).collect();
@@ -110,7 +109,7 @@ impl ScopeHandle {
 impl OpenScope {
     /// A handle of this scope alone.
     pub fn handle(&self) -> ScopeHandle {
-        let held = HeldScope::new(Arc::clone(&self.inner), self.key, self.observed.clone());
+        let held = HeldScope::new(Arc::clone(&self.inner), self.key);
         let scopes = held.into_iter().collect();
         ScopeHandle { held: Arc::new(Held { scopes, is_strict: context::is_strict() }) }
     }
@@ -134,7 +133,7 @@ impl Scope {
 #[derive(Debug)]
 #[must_use = "the scopes are left when this guard is dropped"]
 pub struct EnteredScopes<'handle> {
-    entered: Vec<(u64, Option<ScopeKey>)>,
+    entered: Vec<(u64, ScopeKey)>,
     is_strict: bool,
     handle: PhantomData<&'handle ScopeHandle>,
     not_send: PhantomData<*const ()>,

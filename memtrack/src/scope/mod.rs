@@ -23,12 +23,13 @@ pub use table::CallSiteTable;
 
 pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
-use crate::context::{self, Here, Observed, Observer};
+use crate::context;
 use crate::current;
 pub use crate::current::{measure_all, set_measure_all};
 use crate::history::Stage;
 pub use crate::ledger::{CallSite, Outcome};
 use crate::ledger::{ScopeKey, ScopeKind};
+use crate::observer::{self, Observation};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
 ///
@@ -39,7 +40,6 @@ pub struct OpenScope {
     inner: Arc<Inner>,
     key: ScopeKey,
     name: &'static str,
-    observed: Option<Arc<Observed>>,
     is_open: bool,
 }
 
@@ -61,27 +61,24 @@ impl OpenScope {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
-        let Here { scope: parent, observed } = context::here(allocator.inner().id);
-        let observed = observed.map(|around| around.inside(name));
-        Self::open_inside(allocator, parent, name, kind, phase, observed)
+        Self::open_in(allocator, context::current(allocator.inner().id), name, kind, phase)
     }
 
-    /// Opens a scope, inside the one this thread is in, whose allocations an observer is told of.
-    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Arc<Observer>) {
-        let Here { scope: parent, observed: around } = context::here(allocator.inner().id);
-        let observer = Observer::new(around);
-        let observed = Some(Observed::by(&observer));
-        (Self::open_inside(allocator, parent, name, ScopeKind::Function, None, observed), observer)
+    /// Opens a scope, inside the one this thread is in, whose allocations are observed.
+    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Observation) {
+        let parent = context::current(allocator.inner().id);
+        let open = Self::open_in(allocator, parent, name, ScopeKind::Function, None);
+        let observation = Observation::begin(open.inner.id, parent, open.key);
+        (open, observation)
     }
 
     #[inline]
-    fn open_inside(
+    fn open_in(
         allocator: &CachingAllocator,
         parent: Option<ScopeKey>,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
-        observed: Option<Arc<Observed>>,
     ) -> Self {
         let inner = Arc::clone(allocator.inner());
         let key = {
@@ -90,8 +87,9 @@ impl OpenScope {
             ledger.name_scope(key, name);
             key
         };
+        observer::opened(inner.id, parent, key, name);
         inner.history.annotate(Stage::Start, name);
-        Self { inner, key, name, observed, is_open: true }
+        Self { inner, key, name, is_open: true }
     }
 
     /// The name it was opened with.
@@ -101,7 +99,7 @@ impl OpenScope {
 
     /// Makes allocations of this thread belong to the scope, until [`leave`](Self::leave) or its end.
     pub(crate) fn enter(&self) {
-        context::enter(self.inner.id, Here { scope: Some(self.key), observed: self.observed.clone() });
+        context::enter(self.inner.id, self.key);
     }
 
     /// The number of the allocator measured, and the scope on it.
@@ -111,7 +109,7 @@ impl OpenScope {
 
     /// Ends what [`enter`](Self::enter) began on this thread.
     pub(crate) fn leave(&self) {
-        context::leave(self.inner.id, Some(self.key));
+        context::leave(self.inner.id, self.key);
     }
 
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
@@ -128,7 +126,7 @@ impl OpenScope {
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
-        context::leave(self.inner.id, Some(self.key));
+        context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
@@ -153,7 +151,7 @@ pub struct Attached<'scope> {
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        context::leave(self.scope.inner.id, Some(self.scope.key));
+        context::leave(self.scope.inner.id, self.scope.key);
     }
 }
 

@@ -7,7 +7,8 @@ use super::bytes::{self, IntoBytes};
 use super::failure::{Failure, Limit};
 use super::future::ExpectFuture;
 use crate::allocator::CachingAllocator;
-use crate::context::{self, Observer, SiteCount};
+use crate::context;
+use crate::observer::{Observation, Observer, SiteCount};
 use crate::scope::{OpenScope, Outcome, Scope};
 
 /// The name of the scope around work that is measured.
@@ -41,10 +42,10 @@ impl On<'_> {
     #[track_caller]
     #[must_use = "nothing is checked yet"]
     pub fn expect<T>(self, work: impl FnOnce() -> T) -> Measured<T> {
-        let (scope, observer) = self.open();
+        let (scope, observation) = self.open();
         let scope = Scope::enter(scope);
         let value = work();
-        observer.end();
+        let observer = observation.end();
         scope.close(Outcome::Ok);
         Measured::new(value, self.allocator, observer)
     }
@@ -52,12 +53,12 @@ impl On<'_> {
     /// As [`expect`](Self::expect), of a future.
     #[track_caller]
     pub fn expect_async<F: Future>(self, work: F) -> ExpectFuture<F> {
-        let (scope, observer) = self.open();
-        ExpectFuture::new(work, self.allocator.clone(), scope, observer)
+        let (scope, observation) = self.open();
+        ExpectFuture::new(work, self.allocator.clone(), scope, observation)
     }
 
     #[track_caller]
-    fn open(self) -> (OpenScope, Arc<Observer>) {
+    fn open(self) -> (OpenScope, Observation) {
         if !context::is_available() {
             panic!("memtrack: nothing can be measured: this thread is ending");
         }

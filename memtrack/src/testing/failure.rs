@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::Location;
 use std::thread::panicking;
 
-use crate::context::{Site, SiteCount};
+use crate::observer::{Site, SiteCount};
 use crate::units::{Bytes, KIB};
 
 /// So many lines of the program are listed.

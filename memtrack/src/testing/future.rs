@@ -2,12 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::checks::Measured;
 use crate::allocator::CachingAllocator;
-use crate::context::Observer;
+use crate::observer::Observation;
 use crate::scope::{InScope, OpenScope, Outcome, ScopedFuture};
 
 pin_project_lite::pin_project! {
@@ -24,13 +23,13 @@ pin_project_lite::pin_project! {
         work: ScopedFuture<F>,
         allocator: CachingAllocator,
         // None once the work is done.
-        open: Option<(OpenScope, Arc<Observer>)>,
+        open: Option<(OpenScope, Observation)>,
     }
 }
 
 impl<F: Future> ExpectFuture<F> {
-    pub(super) fn new(work: F, allocator: CachingAllocator, scope: OpenScope, observer: Arc<Observer>) -> Self {
-        Self { work: work.in_scope(scope.handle()), allocator, open: Some((scope, observer)) }
+    pub(super) fn new(work: F, allocator: CachingAllocator, scope: OpenScope, observation: Observation) -> Self {
+        Self { work: work.in_scope(scope.handle()), allocator, open: Some((scope, observation)) }
     }
 }
 
@@ -40,10 +39,10 @@ impl<F: Future> Future for ExpectFuture<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let Poll::Ready(value) = this.work.poll(context) else { return Poll::Pending };
-        let Some((scope, observer)) = this.open.take() else {
+        let Some((scope, observation)) = this.open.take() else {
             unreachable!("the work completes once, and panics when it is polled again");
         };
-        observer.end();
+        let observer = observation.end();
         scope.close(Outcome::Ok);
         Poll::Ready(Measured::new(value, this.allocator, observer))
     }

@@ -60,7 +60,7 @@
 //!
 //! While the guard of [`strict`] lives, functions whose own budgets are breached panic instead of logging it.
 
-// Here live the checks and their texts. What is measured is the business of scopes and of the observer in `context`.
+// Here live the checks and their texts. What is measured is the business of scopes and of the observer.
 
 mod bytes;
 mod checks;

@@ -1,5 +1,7 @@
 //! Which scope is inside which, asked off the hot path: for who keeps memory, and for handles of scopes.
 
+use std::num::NonZeroU32;
+
 use super::{NO_SLOT, ScopeKey, Scopes};
 use crate::ledger::Ledger;
 
@@ -9,15 +11,22 @@ impl Scopes {
     }
 }
 
+impl ScopeKey {
+    /// Names no scope, now and ever.
+    pub(crate) const NOBODY: Self = Self { slot: NO_SLOT, generation: NonZeroU32::MIN };
+
+    /// A number that no two scopes of a device have at the same time.
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
 impl Ledger {
     /// Gives a scope that was just opened its name.
     #[inline]
     pub(crate) fn name_scope(&mut self, key: ScopeKey, name: &'static str) {
-        let Scopes { names, slots, .. } = &mut self.scopes;
-        // One name for each record there has ever been.
-        names.resize(slots.len(), "");
-        if let Some(place) = names.get_mut(key.slot as usize) {
-            *place = name;
+        if let Some(slot) = self.scopes.slots.get_mut(key.slot as usize) {
+            slot.name = name;
         }
     }
 
@@ -34,7 +43,7 @@ impl Ledger {
         while at != scope {
             at = scopes.slots.get(at as usize)?.parent;
         }
-        scopes.names.get(owner as usize).copied()
+        scopes.slots.get(owner as usize).map(|slot| slot.name)
     }
 
     /// The requested bytes allocated in an open scope that are live; 0 for one that is gone.

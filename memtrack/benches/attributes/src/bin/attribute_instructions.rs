@@ -160,7 +160,7 @@ fn allowed(
 ) -> Option<u64> {
     let idle = match subject.form {
         Form::Synchronous => 16,
-        Form::Asynchronous | Form::Boxed => 40,
+        Form::Asynchronous | Form::Dynamic => 40,
     };
     match state {
         State::Off | State::OffText => Some(plain + idle),

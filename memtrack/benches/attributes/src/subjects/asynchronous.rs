@@ -18,15 +18,16 @@ macro_rules! completed {
     }};
 }
 
-/// The same through a box, behind which the compiler does not see.
-macro_rules! boxed {
+/// The same through a pointer behind which the compiler does not see.
+macro_rules! behind_pointer {
     ($library:ident, $name:expr, $function:path) => {{
         #[inline(never)]
         fn complete(number: u64) -> Poll<impl Sized> {
-            let mut future: Pin<Box<dyn Future<Output = _>>> = black_box(Box::pin($function(number)));
-            future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            let future = pin!($function(number));
+            let future: Pin<&mut dyn Future<Output = _>> = black_box(future);
+            future.poll(&mut Context::from_waker(Waker::noop()))
         }
-        subject!($library, Boxed, $name, complete)
+        subject!($library, Dynamic, $name, complete)
     }};
 }
 
@@ -101,7 +102,7 @@ macro_rules! functions {
     )*};
 }
 
-functions! { in_place in_box }
+functions! { in_place behind_pointer }
 
 /// The asynchronous subjects.
 pub const ASYNCHRONOUS: &[Subject] = &[
@@ -114,13 +115,13 @@ pub const ASYNCHRONOUS: &[Subject] = &[
     completed!(Memtrack, "track_memory", in_place::track),
     completed!(Memtrack, "track_memory, phase", in_place::track_phase),
     completed!(Memtrack, "track_memory, err", in_place::track_err),
-    boxed!(Plain, PLAIN, in_box::plain),
-    boxed!(Tracing, INSTRUMENT, in_box::instrument),
-    boxed!(Tracing, "instrument, err", in_box::instrument_err),
-    boxed!(Tracing, INSTRUMENT_AND_RECORD, in_box::instrument_record),
-    boxed!(Fastrace, "trace", in_box::fastrace),
-    boxed!(Hotpath, "measure", in_box::hotpath),
-    boxed!(Memtrack, "track_memory", in_box::track),
-    boxed!(Memtrack, "track_memory, phase", in_box::track_phase),
-    boxed!(Memtrack, "track_memory, err", in_box::track_err),
+    behind_pointer!(Plain, PLAIN, behind_pointer::plain),
+    behind_pointer!(Tracing, INSTRUMENT, behind_pointer::instrument),
+    behind_pointer!(Tracing, "instrument, err", behind_pointer::instrument_err),
+    behind_pointer!(Tracing, INSTRUMENT_AND_RECORD, behind_pointer::instrument_record),
+    behind_pointer!(Fastrace, "trace", behind_pointer::fastrace),
+    behind_pointer!(Hotpath, "measure", behind_pointer::hotpath),
+    behind_pointer!(Memtrack, "track_memory", behind_pointer::track),
+    behind_pointer!(Memtrack, "track_memory, phase", behind_pointer::track_phase),
+    behind_pointer!(Memtrack, "track_memory, err", behind_pointer::track_err),
 ];

@@ -45,8 +45,8 @@ pub enum Form {
     Synchronous,
     /// It returns a future, which its caller polls to the end where it stands.
     Asynchronous,
-    /// It returns a future, which is boxed and polled to the end as any future, as executors do with tasks.
-    Boxed,
+    /// It returns a future, which is polled to the end behind a pointer to any future, as executors poll tasks.
+    Dynamic,
 }
 
 /// A function that is measured.
@@ -68,7 +68,7 @@ impl Subject {
         match self.form {
             Form::Synchronous => self.name.to_owned(),
             Form::Asynchronous => format!("async {}", self.name),
-            Form::Boxed => format!("boxed async {}", self.name),
+            Form::Dynamic => format!("dyn async {}", self.name),
         }
     }
 }

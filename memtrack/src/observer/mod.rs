@@ -1,26 +1,24 @@
 //! Who is told of each allocation made inside a scope: what tests find out beyond a scope's sums.
 //!
+//! Here live the [`Observer`], which counts, and the table of the scopes that somebody observes. While there is no observer,
+//! which is always so but in tests, the allocator and the scopes look at one number and pass by. What is done with the counts is the
+//! business of `testing`.
+//!
 //! An observer counts per *site*, which is a line, a scope and a size, so what it keeps is bounded by the program's text and not
 //! by how often it allocates. What was live at the peak is exact: a site's live count is copied before it changes for the
 //! first time since the latest peak, and a new peak makes all copies void at once, by its number.
 //!
-//! Its lock is taken last, under the lock of the shard whose block is handed out or given back; nothing is called under it.
+//! Its locks are taken last, under the lock of the shard whose block is handed out or given back; nothing is called under them.
+
+mod table;
 
 use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub(crate) use table::{Observation, any_observer, observed, opened};
+
 use crate::sync::lock;
-
-/// How many observers there are. Who is to tell one has learnt of it from whoever made it, so it sees the count as well.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether there is any observer in the process.
-#[inline]
-pub(crate) fn any_observer() -> bool {
-    COUNT.load(Ordering::Relaxed) > 0
-}
 
 /// What allocations have in common that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,10 +113,18 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// Observes a scope that is opened inside `around`.
-    pub(crate) fn new(around: Option<Arc<Observed>>) -> Arc<Self> {
+    fn new(around: Option<Arc<Observed>>) -> Arc<Self> {
         let around = around.map(|observed| Arc::clone(&observed.observer));
-        COUNT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self { around, log: Mutex::default() })
+    }
+
+    /// The outermost of the observers around, which goes on the longest.
+    fn outermost(&self) -> &Self {
+        let mut outermost = self;
+        while let Some(around) = &outermost.around {
+            outermost = around;
+        }
+        outermost
     }
 
     fn each(&self, tell: impl Fn(&mut Log)) {
@@ -130,7 +136,7 @@ impl Observer {
     }
 
     /// From now on only frees count.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         lock(&self.log).has_ended = true;
     }
 
@@ -161,12 +167,6 @@ impl Observer {
     }
 }
 
-impl Drop for Observer {
-    fn drop(&mut self) {
-        COUNT.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A scope whose allocations somebody watches: the observed one itself, or one inside it.
 #[derive(Debug)]
 pub(crate) struct Observed {
@@ -176,12 +176,12 @@ pub(crate) struct Observed {
 
 impl Observed {
     /// The scope that the observer is of.
-    pub(crate) fn by(observer: &Arc<Observer>) -> Arc<Self> {
+    fn by(observer: &Arc<Observer>) -> Arc<Self> {
         Arc::new(Self { observer: Arc::clone(observer), scope: None })
     }
 
     /// A scope opened inside this one.
-    pub(crate) fn inside(&self, scope: &'static str) -> Arc<Self> {
+    fn inside(&self, scope: &'static str) -> Arc<Self> {
         Arc::new(Self { observer: Arc::clone(&self.observer), scope: Some(scope) })
     }
 

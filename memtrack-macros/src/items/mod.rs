@@ -30,9 +30,9 @@ pub(crate) fn attribute(args: &TokenStream, item: &TokenStream) -> Option<TokenS
     if let Some(skip) = options.skip_word() {
         let message = if options.is_skip() {
             "`#[track_memory(skip)]` leaves a function, `impl` block, trait or module out of the annotated block around it, \
-             and nothing around this one is annotated"
+             and nothing around this one is annotated; of arguments `skip` needs the names, as in `skip(weights)`"
         } else {
-            "`skip` stands alone: what is left out has no options"
+            "`skip` stands alone, as what is left out has no options; of arguments it needs the names, as in `skip(weights)`"
         };
         return Some(with_error(&syn::Error::new_spanned(skip, message), item));
     }

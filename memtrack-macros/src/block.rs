@@ -58,7 +58,8 @@ pub(crate) fn block(input: TokenStream, measured: bool) -> TokenStream {
     match (errors.finish(), function, &body) {
         (None, Some(function), Body::Plain { before, block }) => {
             // A label is there to be left by.
-            let has_value = !before.is_empty() || !never_ends(block);
+            let is_labelled = matches!(before.clone().into_iter().next(), Some(TokenTree::Punct(_)));
+            let has_value = is_labelled || !never_ends(block);
             plain(&args, &function, evaluates, has_value, &quote!(#before #block))
         }
         (None, Some(function), Body::Async { before, block }) => asynchronous(&args, &function, before, block),

@@ -70,6 +70,7 @@ mod blocks {
     }
 
     #[test]
+    #[allow(clippy::items_after_statements, clippy::needless_return)]
     fn a_block_that_never_ends_adds_no_lint() {
         fn f(bench: &Bench) -> Result<u32, u32> {
             track_memory_block!("b", err, ret, max_delta = 0, on_exceed = report, {
@@ -87,6 +88,17 @@ mod blocks {
         assert_eq!(f(&bench), Err(1));
         assert_eq!(reported(), [("b", Budget::MaxDelta, 3072)]);
         assert_eq!(bench.spans.one("b").text("mem.outcome"), "ok");
+        fn g() -> u32 {
+            // SAFETY: nothing is asked.
+            track_memory_block!("c", ret, unsafe { return one() })
+        }
+        /// # Safety
+        ///
+        /// None is needed.
+        unsafe fn one() -> u32 {
+            1
+        }
+        assert_eq!(g(), 1);
     }
 
     #[test]

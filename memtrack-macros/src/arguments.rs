@@ -39,7 +39,7 @@ pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) ->
         }
     };
     let receiver = function.signature.receiver().map(|receiver| format_ident!("self", span = receiver.self_token.span));
-    let taken = |name: &Ident| args.fields.iter().any(|field| field.key() == name.unraw().to_string());
+    let taken = |name: &Ident| args.fields.iter().any(|field| name.unraw() == field.key());
     let recorded = recorded.iter().filter(|name| !taken(name));
     recorded
         .map(|name| {

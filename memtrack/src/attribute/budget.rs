@@ -116,7 +116,7 @@ pub enum OnExceed {
 /// What is to be raised once a call is over.
 #[must_use = "a budget that panics must be raised"]
 #[derive(Debug)]
-pub(super) struct Verdict(Option<Box<String>>);
+pub(super) struct Verdict(Option<String>);
 
 impl Verdict {
     pub(super) const fn none() -> Self {
@@ -152,7 +152,7 @@ fn judge_budgets(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
         (Budget::MaxAllocs, options.max_allocation_count, record.own_allocation_count),
         (Budget::LeakCheck, options.leak_allowance_bytes, record.own_delta_bytes),
     ];
-    let mut message: Option<Box<String>> = None;
+    let mut message: Option<String> = None;
     for (budget, limit, measured) in budgets {
         let Some(limit) = limit.filter(|limit| measured > *limit) else { continue };
         let exceeded = Exceeded {
@@ -183,7 +183,7 @@ fn judge_budgets(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
                         message.push('\n');
                         message.push_str(&text);
                     }
-                    None => message = Some(Box::new(text)),
+                    None => message = Some(text),
                 }
             }
             OnExceed::Panic | OnExceed::Event => log(&exceeded),

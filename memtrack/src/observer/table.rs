@@ -86,7 +86,7 @@ impl Drop for Observation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ledger, ScopeKind};
+    use crate::ledger::{Ledger, Outcome, ScopeKind};
     use std::panic::Location;
 
     /// No allocator has this number.
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(within.end().allocation_count(), 2);
         observed(ALLOCATOR, Some(innermost)).unwrap().allocated(here, 1);
 
-        ledger.close_scope(innermost);
+        ledger.close_scope(innermost, Outcome::Ok);
         let in_its_place = open(&mut ledger, Some(unobserved));
         assert_eq!(in_its_place.slot(), innermost.slot());
         assert!(observed(ALLOCATOR, Some(in_its_place)).is_none());

@@ -11,6 +11,7 @@ use super::subscriber::contained;
 use crate::scope::{OpenScope, Outcome};
 use std::convert::Infallible;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tracing::Span;
@@ -30,8 +31,9 @@ pin_project_lite::pin_project! {
         body: Option<F>,
         outcome: fn(&F::Output) -> Outcome,
         polled: bool,
-        // Some while the call is measured. Boxed: a future is moved and kept far more often than measured.
-        activation: Option<Box<Activation>>,
+        // Some while the call is measured. Boxed: a future is moved and kept far more often than measured. Dropped by hand:
+        // a destructor of its own would be a call at the end of every call that is not measured.
+        activation: ManuallyDrop<Option<Box<Activation>>>,
     }
 
     impl<F> PinnedDrop for Tracked<F>
@@ -40,8 +42,8 @@ pin_project_lite::pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let Some(activation) = this.activation {
-                activation.drop_body(this.body);
+            if this.activation.is_some() {
+                drop_measured(this.body, this.activation);
             }
         }
     }
@@ -51,7 +53,7 @@ impl<F: Future> Tracked<F> {
     /// A future around `body`; `outcome` judges the value it completes with.
     #[inline]
     pub const fn new(body: F, outcome: fn(&F::Output) -> Outcome) -> Self {
-        Self { body: Some(body), outcome, polled: false, activation: None }
+        Self { body: Some(body), outcome, polled: false, activation: ManuallyDrop::new(None) }
     }
 }
 
@@ -77,8 +79,10 @@ impl<F: Future> Future for Tracked<F> {
                 return poll;
             }
             *this.polled = true;
-            let Some(request) = take_request() else { return poll };
-            *this.activation = Some(Box::new(Activation::open(request)));
+            **this.activation = Activation::asked_for();
+            if this.activation.is_none() {
+                return poll;
+            }
         }
         poll_measured(this.body, context, this.activation, *this.outcome)
     }
@@ -98,6 +102,15 @@ fn poll_measured<F: Future>(
         *place = None;
     }
     poll
+}
+
+/// Drops the body of a measured call, and records.
+#[cold]
+#[inline(never)]
+fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Activation>>) {
+    if let Some(mut activation) = place.take() {
+        activation.drop_body(body);
+    }
 }
 
 /// Polls the body; once it has completed, drops it in place.
@@ -125,6 +138,12 @@ struct Activation {
 }
 
 impl Activation {
+    /// The activation that the last poll asked for, if it did.
+    #[inline(never)]
+    fn asked_for() -> Option<Box<Self>> {
+        take_request().map(|request| Box::new(Self::open(request)))
+    }
+
     fn open(request: Request) -> Self {
         let Request { span, name, phase, allocator } = request;
         let scope = allocator.map(|allocator| OpenScope::open(&allocator, name, phase));
@@ -152,7 +171,6 @@ impl Activation {
     ///
     /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
     /// panicked.
-    #[cold]
     fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
         if self.recorded {
             return;

@@ -9,6 +9,7 @@ mod guard;
 mod hand_over;
 mod outcome;
 mod record;
+mod spare;
 mod subscriber;
 mod tracked;
 mod value;

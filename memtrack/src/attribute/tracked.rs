@@ -7,6 +7,7 @@
 
 use super::hand_over::{Request, take_request};
 use super::record::record;
+use super::spare::{boxed, keep};
 use super::subscriber::contained;
 use crate::scope::{OpenScope, Outcome};
 use std::convert::Infallible;
@@ -98,8 +99,10 @@ fn poll_measured<F: Future>(
 ) -> Poll<F::Output> {
     let Some(activation) = place else { return poll_body(body, context) };
     let poll = activation.poll_body(|| poll_body(body, context), outcome);
-    if poll.is_ready() {
-        *place = None;
+    if poll.is_ready()
+        && let Some(ended) = place.take()
+    {
+        keep(ended);
     }
     poll
 }
@@ -110,6 +113,7 @@ fn poll_measured<F: Future>(
 fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Activation>>) {
     if let Some(mut activation) = place.take() {
         activation.drop_body(body);
+        keep(activation);
     }
 }
 
@@ -127,7 +131,7 @@ fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_
 }
 
 /// A measured call.
-struct Activation {
+pub(super) struct Activation {
     span: Span,
     /// None if there is no allocator to measure, and after the end.
     scope: Option<OpenScope>,
@@ -141,13 +145,17 @@ impl Activation {
     /// The activation that the last poll asked for, if it did.
     #[inline(never)]
     fn asked_for() -> Option<Box<Self>> {
-        take_request().map(|request| Box::new(Self::open(request)))
+        take_request().map(|request| boxed(Self::open(request)))
     }
 
     fn open(request: Request) -> Self {
         let Request { span, name, phase, allocator } = request;
         let scope = allocator.map(|allocator| OpenScope::open(&allocator, name, phase));
         Self { span, scope, phase_given: phase.is_some(), in_poll: false, recorded: false }
+    }
+
+    pub(super) fn let_go_of_span(&mut self) {
+        self.span = Span::none();
     }
 
     /// Runs one poll inside the span and the scope; on completion closes the scope and records.
@@ -215,6 +223,13 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
     use std::task::Waker;
+
+    impl Activation {
+        /// What is left of a call.
+        pub(in super::super) fn ended() -> Self {
+            Self { span: Span::none(), scope: None, phase_given: false, in_poll: false, recorded: true }
+        }
+    }
 
     /// Unlike an async block, it still owns everything when it has completed.
     struct Manual {

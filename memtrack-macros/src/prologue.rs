@@ -60,11 +60,13 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         let private = at(&private, place);
         quote_spanned!(place=> #private::follows_from(&#span, #causes);)
     });
+    // In a statement of its own, which ends the life of its temporaries before anything opens.
     let measured = measured_tokens(args, &private);
     // Counted, so that totals of a sampled function can say of how many calls they are.
     let pass_over = args.sample.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> else { #site.passes_over(); }));
     let uses = arguments::uses(args, &private);
-    let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #measured));
+    let subject = local("__measured");
+    let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #subject));
     quote_spanned! {Span::mixed_site()=>
         if #private::enabled() {
             #definition
@@ -74,6 +76,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
             let #span = #make_span;
             #follows_from
             if #private::measures(&#span, &#site, #phase) {
+                let #subject = #measured;
                 #open
             } #pass_over
         }

@@ -3,6 +3,7 @@
 use super::activation::Activation;
 use super::allocator::Measured;
 use super::site::Site;
+use super::spare::boxed;
 use super::subscriber::contained;
 use super::tracked::{Measuring, Tracked};
 use crate::scope::Outcome;
@@ -48,7 +49,7 @@ impl FutureCall {
     fn hand_over(mut self) -> Option<Box<Measuring>> {
         let (span, activation) = self.call.take()?;
         activation.leave();
-        Some(Box::new(Measuring::new(span.exit(), activation)))
+        Some(boxed(Measuring::new(span.exit(), activation)))
     }
 
     /// The future of a function that returns an `impl Future`.

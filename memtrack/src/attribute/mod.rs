@@ -16,6 +16,7 @@ mod opened;
 mod outcome;
 mod record;
 mod site;
+mod spare;
 mod subscriber;
 mod tracked;
 mod value;

@@ -8,10 +8,12 @@
 use super::activation::Activation;
 use super::budget::Verdict;
 use super::hand_over::{Request, take_request};
+use super::spare::{boxed, keep};
 use super::subscriber::contained;
 use crate::scope::Outcome;
 use std::convert::Infallible;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tracing::Span;
@@ -31,8 +33,9 @@ pin_project_lite::pin_project! {
         body: Option<F>,
         outcome: fn(&F::Output) -> Outcome,
         polled: bool,
-        // Some while the call is measured. Boxed: a future is moved and kept far more often than measured.
-        measuring: Option<Box<Measuring>>,
+        // Some while the call is measured. Boxed: a future is moved and kept far more often than measured. Dropped by hand:
+        // a destructor of its own would be a call at the end of every call that is not measured.
+        measuring: ManuallyDrop<Option<Box<Measuring>>>,
     }
 
     impl<F> PinnedDrop for Tracked<F>
@@ -41,8 +44,8 @@ pin_project_lite::pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let Some(measuring) = this.measuring {
-                measuring.drop_body(this.body);
+            if this.measuring.is_some() {
+                drop_measured(this.body, this.measuring);
             }
         }
     }
@@ -52,7 +55,7 @@ impl<F: Future> Tracked<F> {
     /// A future around `body`; `outcome` judges the value it completes with.
     #[inline]
     pub const fn new(body: F, outcome: fn(&F::Output) -> Outcome) -> Self {
-        Self { body: Some(body), outcome, polled: false, measuring: None }
+        Self { body: Some(body), outcome, polled: false, measuring: ManuallyDrop::new(None) }
     }
 
     /// A future around `body` that belongs to a call which is measured already, or is not to be.
@@ -61,7 +64,7 @@ impl<F: Future> Tracked<F> {
         outcome: fn(&F::Output) -> Outcome,
         measuring: Option<Box<Measuring>>,
     ) -> Self {
-        Self { body: Some(body), outcome, polled: true, measuring }
+        Self { body: Some(body), outcome, polled: true, measuring: ManuallyDrop::new(measuring) }
     }
 }
 
@@ -87,8 +90,10 @@ impl<F: Future> Future for Tracked<F> {
                 return poll;
             }
             *this.polled = true;
-            let Some(request) = take_request() else { return poll };
-            *this.measuring = Some(Box::new(Measuring::open(request)));
+            **this.measuring = Measuring::asked_for();
+            if this.measuring.is_none() {
+                return poll;
+            }
         }
         poll_measured(this.body, context, this.measuring, *this.outcome)
     }
@@ -107,9 +112,21 @@ fn poll_measured<F: Future>(
     if poll.is_ready()
         && let Some(mut measuring) = place.take()
     {
-        std::mem::replace(&mut measuring.verdict, Verdict::none()).raise();
+        let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
+        keep(measuring);
+        verdict.raise();
     }
     poll
+}
+
+/// Drops the body of a measured call, and records.
+#[cold]
+#[inline(never)]
+fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
+    if let Some(mut measuring) = place.take() {
+        measuring.drop_body(body);
+        keep(measuring);
+    }
 }
 
 /// Polls the body; once it has completed, drops it in place.
@@ -141,6 +158,16 @@ impl Measuring {
         Self { span, activation: Some(activation), in_poll: false, verdict: Verdict::none() }
     }
 
+    /// The call that the last poll asked to be measured, if it did.
+    #[inline(never)]
+    fn asked_for() -> Option<Box<Self>> {
+        take_request().map(|request| boxed(Self::open(request)))
+    }
+
+    pub(super) fn let_go_of_span(&mut self) {
+        self.span = Span::none();
+    }
+
     fn open(request: Request) -> Self {
         let Request { span, site, phase, sampled, measured } = request;
         Self::new(span, Activation::open(site, phase, sampled, measured))
@@ -168,7 +195,6 @@ impl Measuring {
     ///
     /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
     /// panicked.
-    #[cold]
     fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
         let Self { span, activation, in_poll, .. } = self;
         if activation.is_none() {
@@ -212,6 +238,13 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
     use std::task::Waker;
+
+    impl Measuring {
+        /// What is left of a call.
+        pub(in super::super) fn ended() -> Self {
+            Self { span: Span::none(), activation: None, in_poll: false, verdict: Verdict::none() }
+        }
+    }
 
     /// Unlike an async block, it still owns everything when it has completed.
     struct Manual {

@@ -127,9 +127,8 @@ fn calls_take_no_heap_memory_of_their_own() {
         assert_eq!(count, 0, "{what}, nobody listening");
     }
     for (what, count) in asynchronous() {
-        // A measured future keeps its scope in a box: a future is moved and kept far more often than measured.
-        let expected = if what == "in a phase async" { CALLS } else { 0 };
-        assert_eq!(count, expected, "{what}, nobody listening");
+        // A measured future keeps its scope in a box, which the thread keeps for the next one.
+        assert_eq!(count, 0, "{what}, nobody listening");
     }
 
     tracing::subscriber::with_default(Heedless, || {
@@ -137,7 +136,7 @@ fn calls_take_no_heap_memory_of_their_own() {
             assert_eq!(count, 0, "{what}, with a subscriber");
         }
         for (what, count) in asynchronous() {
-            assert_eq!(count, CALLS, "{what}, with a subscriber");
+            assert_eq!(count, 0, "{what}, with a subscriber");
         }
     });
 }

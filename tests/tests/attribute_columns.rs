@@ -178,3 +178,26 @@ fn a_panic_is_not_silent() {
     assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
     assert_eq!(spans.one("f").text("mem.outcome"), "panic");
 }
+
+/// Case R18: of a call that is suspended, another task's memory is no figure of its own.
+#[test]
+fn a_suspended_call_shows_its_own_peak_and_not_what_ran_meanwhile() {
+    const MIB: usize = 1 << 20;
+    #[track_memory(only(device, self), device = allocator)]
+    async fn suspended(allocator: &CachingAllocator) {
+        let first = take(allocator, 100 * MIB);
+        yield_now().await;
+        let second = take(allocator, 50 * MIB);
+        drop((first, second));
+    }
+    let (spans, _installed) = Spans::install();
+    let allocator = host_allocator();
+    let mut future = std::pin::pin!(suspended(&allocator));
+    assert!(memtrack_tests::futures::poll_once(future.as_mut()).is_pending());
+    drop(take(&allocator, 200 * MIB));
+    assert!(memtrack_tests::futures::poll_once(future.as_mut()).is_ready());
+    let span = spans.one("suspended");
+    let mib = |name: &str| span.number(name) / (MIB as i64);
+    assert_eq!([mib("mem.self.peak"), mib("mem.self.delta"), span.number("mem.self.allocs")], [150, 0, 2]);
+    assert_eq!([mib("mem.peak"), mib("mem.foreign"), span.number("mem.allocs")], [300, 400, 3]);
+}

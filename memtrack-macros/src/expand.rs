@@ -5,7 +5,8 @@ use crate::check::check;
 use crate::errors::Errors;
 use crate::function::{Function, in_braces_of};
 use crate::prologue::local;
-use crate::{expand_async, expand_sync};
+use crate::signature::returned_future;
+use crate::{expand_async, expand_future, expand_sync};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::Parser as _;
@@ -26,9 +27,17 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     }
     match function {
         Some(function) if function.signature.asyncness.is_some() => expand_async::expand(&args, function),
+        Some(function) if args.future.is_some() || is_of_async_trait(&function) => {
+            expand_future::expand(&args, function)
+        }
         Some(function) => expand_sync::expand(&args, function),
         None => item,
     }
+}
+
+/// Whether the function is an `async fn` to its author, which `#[async_trait]` has rewritten.
+fn is_of_async_trait(function: &Function) -> bool {
+    returned_future(&function.signature).is_some_and(|future| future.is_of_async_trait)
 }
 
 /// The function with another signature and other statements between its braces.

@@ -8,6 +8,7 @@
 use crate::args::Args;
 use crate::expand::{emit, return_edge, run_body};
 use crate::function::Function;
+use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
 use crate::signature::{never_returns, rebind_parameters, stated_return_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
@@ -48,11 +49,7 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         let return_type = stated_return_type(&function.signature);
         let edge = return_edge(&return_type);
         let body = run_body(&function, &return_type, |_| TokenStream::new());
-        let outcome = if args.err.is_some() {
-            quote_spanned!(Span::mixed_site()=> #private::outcome_of::<#return_type>)
-        } else {
-            quote_spanned!(Span::mixed_site()=> #private::outcome_ok)
-        };
+        let outcome = judge(args, &private, &return_type);
         quote_spanned! {Span::mixed_site()=>
             #[allow(clippy::needless_return)]
             return #private::Tracked::new(

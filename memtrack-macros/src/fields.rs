@@ -3,7 +3,9 @@
 //! Read here and not left to `span!`, so that a slip is reported at the user's token and a name that memtrack writes
 //! itself is refused.
 
+use crate::errors::Errors;
 use crate::prologue::at;
+use crate::values::skip_to_comma;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
@@ -122,7 +124,7 @@ impl Parse for Field {
 
 impl Field {
     /// Where the field is named.
-    pub(crate) fn name(&self) -> &impl ToTokens {
+    fn name(&self) -> &impl ToTokens {
         &self.name
     }
 
@@ -148,5 +150,39 @@ impl Field {
             Some(Sigil::Debug) => quote_spanned!(place=> #private::value(&#private::debug(&&(#expression)))),
         };
         quote_spanned!(Span::mixed_site()=> #name = #value)
+    }
+}
+
+/// Reads the list; each field by itself, so that one that is wrong hides no other.
+pub(crate) fn read_fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Vec<Field>> {
+    if !input.peek(token::Paren) {
+        return Err(syn::Error::new_spanned(word, "`fields` needs a list, as in `fields(rows = rows.len(), %name)`"));
+    }
+    let content;
+    syn::parenthesized!(content in input);
+    let mut fields = Vec::new();
+    while !content.is_empty() {
+        match content.parse() {
+            Ok(field) if content.is_empty() || content.peek(Token![,]) => push_field(field, &mut fields, errors),
+            Ok(_) => {
+                errors.push(content.error("expected `,` before the next field"));
+                skip_to_comma(&content)?;
+            }
+            Err(error) => {
+                errors.push(error);
+                skip_to_comma(&content)?;
+            }
+        }
+        content.parse::<Option<Token![,]>>()?;
+    }
+    Ok(fields)
+}
+
+/// Adds a field, unless an earlier one has its name.
+fn push_field(field: Field, fields: &mut Vec<Field>, errors: &mut Errors) {
+    if fields.iter().any(|earlier| earlier.key() == field.key()) {
+        errors.push_at(field.name(), format!("field `{}` given twice", field.key()));
+    } else {
+        fields.push(field);
     }
 }

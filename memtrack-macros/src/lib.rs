@@ -6,18 +6,28 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod arguments;
 mod check;
 mod early_return;
 mod errors;
 mod expand;
 mod expand_async;
+mod expand_future;
 mod expand_sync;
 mod fields;
 mod function;
+mod inspection;
+mod level;
+mod limit;
+mod lists;
 mod prologue;
+mod reaction;
+mod report;
 mod signature;
+mod site;
 mod suggest;
 mod text;
+mod values;
 
 use proc_macro::TokenStream;
 
@@ -97,5 +107,5 @@ use proc_macro::TokenStream;
 /// `phase` is given, one lock to open the scope and one to close it.
 #[proc_macro_attribute]
 pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
-    expand::attribute(args.into(), item.into()).into()
+    if cfg!(feature = "track") { expand::attribute(args.into(), item.into()).into() } else { item }
 }

@@ -1,12 +1,13 @@
 //! The code between the arguments and the body: the gates, the span, and what the scope needs.
 
-use crate::args::Args;
+use crate::args::{Args, Device};
+use crate::arguments;
 use crate::function::Function;
+use crate::site;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::ext::IdentExt as _;
+use syn::Ident;
 use syn::spanned::Spanned as _;
-use syn::{Ident, LitStr};
 
 /// The path of the runtime's private module; everything that generated code names starts there.
 pub(crate) fn private_path(args: &Args) -> TokenStream {
@@ -31,64 +32,147 @@ pub(crate) fn local(name: &str) -> Ident {
 }
 
 /// The prologue. `open` is what to do with an activation that is to be measured; it is given the expressions for the
-/// span, the name, the phase and the allocator, separated by commas.
+/// span, the call site, the phase and what to measure, separated by commas.
 pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(TokenStream) -> TokenStream) -> TokenStream {
     let private = private_path(args);
-    let (span, phase, phase_name) = (local("__span"), local("__phase"), local("__phase_name"));
-    let name = name(args, function);
-    let level = args
-        .level
-        .as_ref()
-        .map_or_else(|| quote_spanned!(Span::mixed_site()=> #private::Level::INFO), |level| level.tokens(&private));
-    let target = args.target.as_ref().map(|target| {
-        let target = target.checked(&private);
-        quote_spanned!(Span::mixed_site()=> target: #target,)
-    });
-    let described = args.name.as_ref().map_or_else(|| name.clone(), |name| name.checked(&private));
-    let (bind_phase, phase_field) = match &args.phase {
-        Some(given) => {
-            let given = given.in_const(&private);
-            let bind = quote_spanned! {Span::mixed_site()=>
-                let #phase_name: #private::Name = #given;
-                let #phase = #private::phase(#phase_name);
+    let (site, span, phase, sampled) =
+        (local("__MEMTRACK_SITE"), local("__span"), local("__phase"), local("__sampled"));
+    let definition = site::definition(args, function, &private, &site);
+    let (bind_phase, phase_field) = phase_tokens(args, &private, &phase);
+    let make_span = span_tokens(args, function, &private, &phase_field);
+    let (bind_sampled, make_span) = match &args.sample {
+        None => (TokenStream::new(), make_span),
+        Some(rate) => {
+            let rate = rate.tokens(&private);
+            let bind = quote_spanned!(Span::mixed_site()=> let #sampled = #site.samples(#rate););
+            let made = quote_spanned! {Span::mixed_site()=>
+                if #private::is_sampled(#sampled) { #make_span } else { #private::Span::none() }
             };
-            (bind, quote!(#phase_name))
+            (bind, made)
         }
-        None => (
-            quote_spanned!(Span::mixed_site()=> let #phase = #private::no_phase();),
-            quote_spanned!(Span::mixed_site()=> #private::Empty),
-        ),
     };
-    let allocator = match &args.device {
-        Some(device) => {
-            // At the user's expression, where an error about its type belongs.
-            let place = Span::mixed_site().located_at(device.span());
-            let private = at(&private, place);
-            quote_spanned!(place=> #private::allocator_of(&(#device)))
-        }
-        None => quote_spanned!(Span::mixed_site()=> #private::current_allocator()),
+    let sampled = match &args.sample {
+        None => quote_spanned!(Span::mixed_site()=> #private::ALL_CALLS),
+        Some(_) => quote_spanned!(Span::mixed_site()=> #sampled),
     };
-    let fields = args.fields.iter().map(|field| field.tokens(&private));
-    let open = open(quote_spanned!(Span::mixed_site()=> #span, #name, #phase, #allocator));
+    let follows_from = args.follows_from.as_ref().map(|causes| {
+        let place = Span::mixed_site().located_at(causes.span());
+        let private = at(&private, place);
+        quote_spanned!(place=> #private::follows_from(&#span, #causes);)
+    });
+    let measured = measured_tokens(args, &private);
+    let uses = arguments::uses(args, &private);
+    let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #measured));
     quote_spanned! {Span::mixed_site()=>
         if #private::enabled() {
+            #definition
+            #uses
             #bind_phase
-            let #span = #private::scope_span!(#target #level, #described, #phase_field, #(#fields),*);
-            if #private::measures(&#span, #phase) {
+            #bind_sampled
+            let #span = #make_span;
+            #follows_from
+            if #private::measures(&#span, &#site, #phase) {
                 #open
             }
         }
     }
 }
 
-/// The span's and the scope's name: the option's, or the function's without `r#`.
-fn name(args: &Args, function: &Function) -> TokenStream {
-    match &args.name {
-        Some(name) => quote!(#name),
-        None => {
-            let ident = &function.signature.ident;
-            let literal = LitStr::new(&ident.unraw().to_string(), Span::mixed_site());
-            quote!(#literal)
+/// The variable that holds the phase, and the phase as the span's field.
+fn phase_tokens(args: &Args, private: &TokenStream, phase: &Ident) -> (TokenStream, TokenStream) {
+    let name = local("__phase_name");
+    match &args.phase {
+        Some(given) => {
+            let given = given.in_const(private);
+            let bind = quote_spanned! {Span::mixed_site()=>
+                let #name: #private::Name = #given;
+                let #phase = #private::phase(#name);
+            };
+            (bind, quote!(#name))
         }
+        None => (
+            quote_spanned!(Span::mixed_site()=> let #phase = #private::no_phase();),
+            quote_spanned!(Span::mixed_site()=> #private::Empty),
+        ),
+    }
+}
+
+/// The span with all its fields.
+fn span_tokens(args: &Args, function: &Function, private: &TokenStream, phase_field: &TokenStream) -> TokenStream {
+    let name = local("__MEMTRACK_NAME");
+    let level = args
+        .level
+        .as_ref()
+        .map_or_else(|| quote_spanned!(Span::mixed_site()=> #private::Level::INFO), |level| level.tokens(private));
+    let target = target_tokens(args, private);
+    let parent = args.parent.as_ref().map(|parent| quote_spanned!(Span::mixed_site()=> parent: #parent,));
+    // The runtime knows its own fields by their order.
+    let own = own_fields(args).into_iter().map(|field| {
+        if field == "mem.phase" {
+            quote_spanned!(Span::mixed_site()=> #field = #phase_field)
+        } else {
+            quote_spanned!(Span::mixed_site()=> #field = #private::Empty)
+        }
+    });
+    let arguments = arguments::fields(args, function, private);
+    let fields = args.fields.iter().map(|field| field.tokens(private));
+    quote_spanned! {Span::mixed_site()=>
+        #private::span!(target: #target, #parent #level, #name, #(#own,)* #(#arguments,)* #(#fields),*)
+    }
+}
+
+/// The target of the span and of the function's events.
+pub(crate) fn target_tokens(args: &Args, private: &TokenStream) -> TokenStream {
+    match &args.target {
+        Some(target) => target.checked(private),
+        None => quote_spanned!(Span::mixed_site()=> ::core::module_path!()),
+    }
+}
+
+/// The names of the fields that memtrack writes, in the order in which the runtime's `record` expects them.
+fn own_fields(args: &Args) -> Vec<&'static str> {
+    let mut names = vec!["mem.device", "mem.phase"];
+    if args.columns.device {
+        names.extend([
+            "mem.before",
+            "mem.after",
+            "mem.delta",
+            "mem.peak",
+            "mem.peak_delta",
+            "mem.allocs",
+            "mem.frees",
+            "mem.retries",
+            "mem.ooms",
+        ]);
+    }
+    names.push("mem.outcome");
+    if args.columns.own {
+        names.extend(["mem.self.delta", "mem.self.peak", "mem.self.allocs"]);
+    }
+    if args.columns.device && args.columns.own {
+        names.extend(["mem.foreign", "mem.reserved.delta"]);
+    }
+    if matches!(args.device, Some(Device::Several(_) | Device::All)) {
+        names.push("mem.devices");
+    }
+    if args.sample.is_some() {
+        names.push("mem.sampled");
+    }
+    names
+}
+
+/// What is measured, as an expression.
+fn measured_tokens(args: &Args, private: &TokenStream) -> TokenStream {
+    // At the user's expression, where an error about its type belongs.
+    let call = |function: &str, expression: &syn::Expr| {
+        let place = Span::mixed_site().located_at(expression.span());
+        let (private, function) = (at(private, place), Ident::new(function, place));
+        quote_spanned!(place=> #private::#function(&(#expression)))
+    };
+    match &args.device {
+        Some(Device::One(device)) => call("allocator_of", device),
+        Some(Device::Several(devices)) => call("allocators_of", devices),
+        Some(Device::All) => quote_spanned!(Span::mixed_site()=> #private::all_allocators()),
+        None => quote_spanned!(Span::mixed_site()=> #private::current_allocator()),
     }
 }

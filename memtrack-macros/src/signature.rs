@@ -23,14 +23,43 @@ fn is_never(ty: &Type) -> bool {
     }
 }
 
-/// Whether the function's return type is a `Pin<Box<dyn Future>>`.
-pub(crate) fn returns_boxed_future(signature: &Signature) -> bool {
-    let ReturnType::Type(_, output) = &signature.output else { return false };
-    let boxed = argument_of(output, "Pin").and_then(|boxed| argument_of(boxed, "Box"));
-    matches!(boxed, Some(Type::TraitObject(object)) if object.bounds.iter().any(|bound| {
+/// A future that a function returns, as far as its written type tells.
+pub(crate) struct ReturnedFuture {
+    /// Whether `#[async_trait]` has written the signature: the function is an `async fn` to its author.
+    pub(crate) is_of_async_trait: bool,
+}
+
+/// The future in the function's return type: a `Pin<Box<dyn Future>>` or an `impl Future`.
+pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture> {
+    let ReturnType::Type(_, output) = &signature.output else { return None };
+    let bounds = match &**output {
+        Type::ImplTrait(opaque) => &opaque.bounds,
+        boxed => match argument_of(boxed, "Pin").and_then(|boxed| argument_of(boxed, "Box")) {
+            Some(Type::TraitObject(object)) => &object.bounds,
+            _ => return None,
+        },
+    };
+    let is_future = bounds.iter().any(|bound| {
         matches!(bound, TypeParamBound::Trait(bound)
             if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
-    }))
+    });
+    let is_of_async_trait = bounds
+        .iter()
+        .any(|bound| matches!(bound, TypeParamBound::Lifetime(lifetime) if lifetime.ident == "async_trait"));
+    is_future.then_some(ReturnedFuture { is_of_async_trait })
+}
+
+/// Whether the function's return type is an `impl Trait`.
+pub(crate) fn returns_opaque_type(signature: &Signature) -> bool {
+    fn is_opaque(ty: &Type) -> bool {
+        match ty {
+            Type::ImplTrait(_) => true,
+            Type::Paren(inner) => is_opaque(&inner.elem),
+            Type::Group(inner) => is_opaque(&inner.elem),
+            _ => false,
+        }
+    }
+    matches!(&signature.output, ReturnType::Type(_, output) if is_opaque(output))
 }
 
 /// The first type argument of a type whose path ends in `name`.

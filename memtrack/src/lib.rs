@@ -74,6 +74,7 @@
 //!
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
+//! - `track` (default): without it [`#[track_memory]`](macro@track_memory) returns its item as it is.
 //! - `backtrace`: call sites in histories and snapshots.
 //! - `json`: reading snapshots from JSON; they are written as JSON without it.
 
@@ -81,6 +82,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct ReadmeExamples;
+
+/// The examples of the attribute's options, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/attribute.md")]
+struct AttributeExamples;
 
 #[deny(unsafe_code)]
 mod allocator;
@@ -116,9 +122,9 @@ pub use allocator::{
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
     Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
-pub use attribute::AsAllocator;
 #[doc(hidden)]
 pub use attribute::private as __private;
+pub use attribute::{AsAllocator, Budget, Exceeded};
 pub use buffer::{Buffer, Element};
 #[cfg(feature = "cuda")]
 pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};

@@ -39,8 +39,10 @@ pub struct SpanLog {
     pub at_creation: BTreeMap<&'static str, Value>,
     /// The values of each later `record`.
     pub records: Vec<BTreeMap<&'static str, Value>>,
-    /// The index of the span it was made in.
+    /// The index of the span it was made in, or of the parent that was named.
     pub parent: Option<usize>,
+    /// The indices of the spans it follows from.
+    pub follows: Vec<usize>,
     metadata: &'static Metadata<'static>,
     handles: usize,
 }
@@ -85,11 +87,25 @@ impl SpanLog {
     }
 }
 
+/// One event.
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    /// Its target.
+    pub target: &'static str,
+    /// Its level.
+    pub level: Level,
+    /// Its fields but the message.
+    pub fields: BTreeMap<&'static str, Value>,
+    /// The name of the span it came in.
+    pub span: Option<&'static str>,
+}
+
 #[derive(Debug, Default)]
 struct Log {
     spans: Vec<SpanLog>,
     journal: Vec<String>,
     events: Vec<String>,
+    all_events: Vec<EventLog>,
     entered: Vec<usize>,
 }
 
@@ -142,6 +158,11 @@ impl Spans {
     /// The messages of all events.
     pub fn events(&self) -> Vec<String> {
         self.log().events.clone()
+    }
+
+    /// All events of a target.
+    pub fn events_of(&self, target: &str) -> Vec<EventLog> {
+        self.log().all_events.iter().filter(|event| event.target == target).cloned().collect()
     }
 
     /// The one span of this name.
@@ -203,7 +224,12 @@ impl Subscriber for Spans {
             declared: metadata.fields().iter().map(|field| field.name()).collect(),
             at_creation: values.0,
             records: Vec::new(),
-            parent: log.entered.last().copied(),
+            parent: match attributes.parent() {
+                Some(parent) => Some(index(parent)),
+                None if attributes.is_root() => None,
+                None => log.entered.last().copied(),
+            },
+            follows: Vec::new(),
             metadata,
             handles: 1,
         };
@@ -222,14 +248,21 @@ impl Subscriber for Spans {
         log.journal.push(line);
     }
 
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn record_follows_from(&self, id: &Id, follows: &Id) {
+        self.log().spans[index(id)].follows.push(index(follows));
+    }
 
     fn event(&self, event: &Event<'_>) {
         let mut values = Values::default();
         event.record(&mut values);
+        let mut log = self.log();
         if let Some(Value::Debug(message) | Value::Str(message)) = values.0.remove("message") {
-            self.log().events.push(message);
+            log.events.push(message);
         }
+        let metadata = event.metadata();
+        let span = log.entered.last().map(|entered| log.spans[*entered].name);
+        let event = EventLog { target: metadata.target(), level: *metadata.level(), fields: values.0, span };
+        log.all_events.push(event);
     }
 
     fn enter(&self, id: &Id) {

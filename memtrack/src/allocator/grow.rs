@@ -7,6 +7,7 @@ use super::error::{AllocationError, OutOfMemory, Refusal};
 use super::events;
 use super::inner::{Growth, Inner};
 use super::shard::{Lease, Shard};
+use super::watch;
 use crate::context;
 use crate::device::{DeviceError, Stream};
 use crate::history::TraceAction;
@@ -54,6 +55,7 @@ impl Inner {
         }
         if let Err(AllocationError::OutOfMemory(error)) = &outcome {
             events::log_out_of_memory(error);
+            watch::tell(self, error);
         }
         self.pending.report_lost(self);
         outcome

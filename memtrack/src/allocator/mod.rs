@@ -25,6 +25,7 @@ mod shard;
 mod snapshots;
 mod stream_ordered;
 mod stream_uses;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};

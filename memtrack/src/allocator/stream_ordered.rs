@@ -10,6 +10,7 @@ use super::events;
 use super::inner::Inner;
 use super::shard::{Grant, Lease, Shard};
 use super::stream_uses::StreamUses;
+use super::watch;
 use crate::context;
 use crate::device::{Device, DeviceError, Stream, StreamOrderedMemory, StreamOrderedUsage};
 use crate::ledger::SplitChange;
@@ -82,6 +83,7 @@ impl Inner {
         };
         let error = self.ordered_out_of_memory(memory, stream, requested_bytes, refused_by);
         events::log_out_of_memory(&error);
+        watch::tell(self, &error);
         Err(AllocationError::OutOfMemory(Box::new(error)))
     }
 

@@ -48,12 +48,21 @@ through_pointers! {
     [T, F: FnOnce() -> T] LazyCell<T, F>;
 }
 
+/// What an activation measures.
+#[derive(Debug)]
+pub enum Measured {
+    /// There is no allocator.
+    Nothing,
+    /// One allocator.
+    One(CachingAllocator),
+}
+
 /// The allocator that the option `device` names.
-pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Option<CachingAllocator> {
-    Some(device.as_allocator().clone())
+pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Measured {
+    Measured::One(device.as_allocator().clone())
 }
 
 /// The current allocator. Without one, a warning says so once per process: silence would read as "nothing happened".
-pub fn current_allocator() -> Option<CachingAllocator> {
-    current_or_warn()
+pub fn current_allocator() -> Measured {
+    current_or_warn().map_or(Measured::Nothing, Measured::One)
 }

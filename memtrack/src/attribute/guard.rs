@@ -1,10 +1,11 @@
 //! One call of a synchronous function.
 
-use super::outcome::{Fallible, outcome_of};
-use super::record::record;
+use super::activation::Activation;
+use super::allocator::Measured;
+use super::budget::Verdict;
+use super::site::Site;
 use super::subscriber::contained;
-use crate::CachingAllocator;
-use crate::scope::{Outcome, Scope};
+use crate::scope::Outcome;
 use std::thread::panicking;
 use tracing::Span;
 use tracing::span::EnteredSpan;
@@ -13,14 +14,15 @@ use tracing::span::EnteredSpan;
 ///
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
+#[derive(Debug)]
 pub struct Guard {
     call: Option<Call>,
 }
 
+#[derive(Debug)]
 struct Call {
     span: EnteredSpan,
-    scope: Option<Scope>,
-    phase_given: bool,
+    activation: Activation,
     /// The outcome unless the call unwinds.
     outcome: Outcome,
     /// Whether the thread already unwound at entry: then this call is made by a destructor, and not itself panicking.
@@ -39,19 +41,21 @@ impl Guard {
     pub fn open(
         &mut self,
         span: Span,
-        name: &'static str,
+        site: &'static Site,
         phase: Option<&'static str>,
-        allocator: Option<CachingAllocator>,
+        sampled: u64,
+        measured: Measured,
     ) {
         let span = span.entered();
-        let scope = allocator.map(|allocator| Scope::open(&allocator, name, phase));
-        self.call = Some(Call {
-            span,
-            scope,
-            phase_given: phase.is_some(),
-            outcome: Outcome::Ok,
-            panicking_at_entry: panicking(),
-        });
+        let activation = Activation::open(site, phase, sampled, measured);
+        activation.enter();
+        self.call = Some(Call { span, activation, outcome: Outcome::Ok, panicking_at_entry: panicking() });
+    }
+
+    /// Whether the call is measured.
+    #[inline]
+    pub const fn is_open(&self) -> bool {
+        self.call.is_some()
     }
 
     /// The call returns with this outcome.
@@ -67,26 +71,39 @@ impl Guard {
     pub fn left_early_with_error(&mut self) {
         self.ends_with(Outcome::Err);
     }
+
+    /// Ends the call here, where a budget's panic goes to the caller like any other.
+    ///
+    /// # Panics
+    ///
+    /// If the call exceeded a budget that asks for a panic.
+    #[inline]
+    pub fn finish(&mut self) {
+        if let Some(call) = self.call.take() {
+            call.finish().raise();
+        }
+    }
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            call.finish();
-        }
+        self.finish();
     }
 }
 
 impl Call {
     #[inline(never)]
-    fn finish(self) {
-        let Self { span, scope, phase_given, outcome, panicking_at_entry } = self;
-        let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
-        let scope = scope.map(|scope| scope.close(outcome));
-        contained(|| record(&span, scope.as_ref(), outcome, phase_given));
+    fn finish(self) -> Verdict {
+        let Self { span, activation, outcome, panicking_at_entry } = self;
+        let outcome = match panicking() {
+            true if !panicking_at_entry => Outcome::Panic,
+            _ => outcome,
+        };
+        let verdict = activation.end(&span, outcome);
         // Leaving and closing the span are the subscriber's as well.
         contained(|| drop(span));
+        verdict
     }
 }
 
@@ -99,7 +116,9 @@ pub fn call_once<T>(body: impl FnOnce() -> T) -> T {
 
 /// Tells the guard how a value that is about to be returned looks.
 #[inline]
-pub fn returned<T: Fallible>(guard: &mut Guard, value: T) -> T {
-    guard.ends_with(outcome_of(&value));
+pub fn returned<T>(guard: &mut Guard, value: T, judge: impl FnOnce(&T) -> Outcome) -> T {
+    if guard.is_open() {
+        guard.ends_with(judge(&value));
+    }
     value
 }

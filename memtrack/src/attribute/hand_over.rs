@@ -5,7 +5,8 @@
 //! block leaves a request in a thread-local and stops once, and the future takes it as the poll returns: between the two
 //! nothing else runs on the thread.
 
-use crate::CachingAllocator;
+use super::allocator::Measured;
+use super::site::Site;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +16,10 @@ use tracing::Span;
 /// What [`Tracked`](super::tracked::Tracked) needs to open a scope.
 pub(super) struct Request {
     pub(super) span: Span,
-    pub(super) name: &'static str,
+    pub(super) site: &'static Site,
     pub(super) phase: Option<&'static str>,
-    pub(super) allocator: Option<CachingAllocator>,
+    pub(super) sampled: u64,
+    pub(super) measured: Measured,
 }
 
 thread_local! {
@@ -27,8 +29,8 @@ thread_local! {
 /// Leaves a request for the future around the caller, which must await [`Pause::once`] next.
 ///
 /// In a thread that is being torn down the request is lost, and the activation not measured.
-pub fn hand_over(span: Span, name: &'static str, phase: Option<&'static str>, allocator: Option<CachingAllocator>) {
-    let _ = REQUEST.try_with(|request| request.set(Some(Request { span, name, phase, allocator })));
+pub fn hand_over(span: Span, site: &'static Site, phase: Option<&'static str>, sampled: u64, measured: Measured) {
+    let _ = REQUEST.try_with(|request| request.set(Some(Request { span, site, phase, sampled, measured })));
 }
 
 /// Takes the request that the last poll left, if it left one.

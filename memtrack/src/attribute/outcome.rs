@@ -8,24 +8,55 @@ use crate::scope::Outcome;
     label = "not a `Result`"
 )]
 pub trait Fallible {
-    /// Whether the value is a failure.
-    fn is_failure(&self) -> bool;
+    /// What a success holds.
+    type Success;
+    /// What a failure holds.
+    type Error;
+
+    /// The value as a result.
+    fn as_result(&self) -> Result<&Self::Success, &Self::Error>;
 }
 
 impl<T, E> Fallible for Result<T, E> {
-    fn is_failure(&self) -> bool {
-        self.is_err()
+    type Success = T;
+    type Error = E;
+
+    #[inline]
+    fn as_result(&self) -> Result<&T, &E> {
+        self.as_ref()
     }
 }
 
 /// The outcome of a function that returned `value`.
 #[inline]
 pub fn outcome_of<T: Fallible>(value: &T) -> Outcome {
-    if value.is_failure() { Outcome::Err } else { Outcome::Ok }
+    if value.as_result().is_err() { Outcome::Err } else { Outcome::Ok }
 }
 
 /// The outcome of a function that returned, where success and failure are not told apart.
 #[inline]
 pub fn outcome_ok<T>(_: &T) -> Outcome {
     Outcome::Ok
+}
+
+/// Calls `tell` with the error, if the value is one.
+#[inline]
+pub fn tell_error<T: Fallible>(value: &T, tell: impl FnOnce(&T::Error)) {
+    if let Err(error) = value.as_result() {
+        tell(error);
+    }
+}
+
+/// Calls `tell` with what a success holds, if the value is one.
+#[inline]
+pub fn tell_success<T: Fallible>(value: &T, tell: impl FnOnce(&T::Success)) {
+    if let Ok(success) = value.as_result() {
+        tell(success);
+    }
+}
+
+/// Calls `tell` with the value.
+#[inline]
+pub fn tell_value<T>(value: &T, tell: impl FnOnce(&T)) {
+    tell(value);
 }

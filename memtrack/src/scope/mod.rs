@@ -53,9 +53,24 @@ impl OpenScope {
         self.name
     }
 
+    /// Makes allocations of this thread belong to the scope, until [`leave`](Self::leave) or its end.
+    pub(crate) fn enter(&self) {
+        context::enter(self.inner.id, self.key);
+    }
+
+    /// The number of the allocator measured.
+    pub(crate) fn allocator_id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// Ends what [`enter`](Self::enter) began on this thread.
+    pub(crate) fn leave(&self) {
+        context::leave(self.inner.id, self.key);
+    }
+
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
     pub fn attach(&self) -> Attached<'_> {
-        context::enter(self.inner.id, self.key);
+        self.enter();
         Attached { scope: self, not_send: PhantomData }
     }
 

@@ -175,7 +175,7 @@ fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, bod
     let open = if evaluates { open } else { quote_spanned!(Span::mixed_site()=> #private::at_run_time(|| { #open });) };
     let run = quote_spanned!(Span::mixed_site()=> match () { () => #body });
     let value = if has_value && args.inspects_value() {
-        let judge = judge(args, &private, &quote_spanned!(Span::mixed_site()=> _));
+        let judge = judge(args, &private, &function.signature);
         quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #run, #judge))
     } else {
         run
@@ -204,7 +204,7 @@ fn asynchronous(args: &Args, function: &Function, before: &TokenStream, block: &
             #asked = true;
         }
     });
-    let outcome = judge(args, &private, &quote_spanned!(Span::mixed_site()=> _));
+    let outcome = judge(args, &private, &function.signature);
     quote_spanned! {Span::mixed_site()=>
         #private::Tracked::new(
             #before {

@@ -14,8 +14,7 @@ use syn::ext::IdentExt as _;
 pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream, site: &Ident) -> TokenStream {
     let name = name(args, function);
     let options = options(args, private);
-    let line = line(&function.signature.ident);
-    let source = quote_spanned!(Span::mixed_site()=> ::core::module_path!(), ::core::file!(), #line);
+    let source = source(function);
     // Once, so that what is wrong with a constant is said once.
     let (name_constant, given) =
         (local("__MEMTRACK_NAME"), args.name.as_ref().map_or(name, |name| name.checked(private)));
@@ -39,6 +38,12 @@ fn line(name: &Ident) -> TokenStream {
         return fallback;
     }
     Literal::u32_suffixed(u32::try_from(name.line()).unwrap_or(u32::MAX)).into_token_stream()
+}
+
+/// The function's module, file and line, as three arguments.
+pub(crate) fn source(function: &Function) -> TokenStream {
+    let line = line(&function.signature.ident);
+    quote_spanned!(Span::mixed_site()=> ::core::module_path!(), ::core::file!(), #line)
 }
 
 /// The options as a chain of constant calls.

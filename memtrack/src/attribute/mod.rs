@@ -8,6 +8,7 @@ mod activation;
 mod allocator;
 mod argument;
 mod budget;
+mod callsite;
 mod future_call;
 mod guard;
 mod hand_over;
@@ -31,16 +32,16 @@ pub mod private {
     pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
     pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
+    pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
     pub use super::future_call::FutureCall;
     pub use super::guard::{Guard, at_run_time, call_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
-    pub use super::outcome::{Fallible, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
+    pub use super::outcome::{Fallible, Returns, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
     pub use super::site::{Options, Site};
     pub use super::tracked::Tracked;
     pub use super::value::{Limit, debug, display, follows_from, level, not_empty, rate, value};
     pub use crate::enabled;
-    pub use tracing::field::Empty;
-    pub use tracing::{Level, Span, event, span};
+    pub use tracing::{Level, Span, event};
 
     /// The type of a scope's and a phase's name.
     pub type Name = &'static str;

@@ -48,6 +48,9 @@ const OPTIONS: &[&str] = &[
     "crate",
 ];
 
+/// The options that set a budget.
+const BUDGETS: [&str; 4] = ["max_delta", "max_peak", "max_allocs", "leak_check"];
+
 /// Options of which only one can be given.
 pub(crate) const EXCLUSIVE: &[(&str, &str)] =
     &[("device", "devices"), ("args", "skip"), ("skip", "skip_all"), ("args", "skip_all")];
@@ -78,6 +81,8 @@ pub(crate) struct Args {
     pub(crate) oom: OomActions,
     pub(crate) min_delta: Option<Limit>,
     pub(crate) columns: Columns,
+    /// Whether a budget's word was read, be its value right or wrong.
+    pub(crate) names_a_budget: bool,
     pub(crate) krate: Option<Path>,
 }
 
@@ -130,6 +135,7 @@ impl Args {
         }
         // Reported where the option is read and not at the end: the value is then skipped with it.
         once(&option, &word, seen)?;
+        self.names_a_budget |= BUDGETS.contains(&option.as_str());
         match option.as_str() {
             "name" => self.name = Some(text(&word, input)?),
             "phase" => self.phase = Some(text(&word, input)?),

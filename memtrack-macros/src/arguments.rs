@@ -48,7 +48,8 @@ pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) ->
             let variable = receiver.as_ref().filter(|_| *name == "self").unwrap_or(name);
             let place = Span::mixed_site().located_at(name.span());
             let private = at(private, place);
-            let value = quote_spanned!(place=> (&&&#private::Argument(&#variable)).recorded().as_value());
+            let value =
+                quote_spanned!(place=> #private::Recorded::as_value(&(&&&#private::Argument(&#variable)).recorded()));
             SpanField { name: key.into_token_stream(), value: Some(value) }
         })
         .collect()
@@ -79,7 +80,10 @@ fn names(signature: &Signature) -> Vec<Ident> {
     }
     let mut names = Names(Vec::new());
     for input in &signature.inputs {
-        if let FnArg::Typed(parameter) = input {
+        // What a condition may remove is no field, since a span's fields are the same in every build.
+        if let FnArg::Typed(parameter) = input
+            && !parameter.attrs.iter().any(|attribute| attribute.path().is_ident("cfg"))
+        {
             names.visit_pat_mut(&mut parameter.pat.clone());
         }
     }

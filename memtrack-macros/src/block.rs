@@ -14,7 +14,7 @@ use crate::options::{Given, Options};
 use crate::prologue::{local, private_path, prologue};
 use crate::suspension;
 use crate::text::depends_on_types;
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Generics, Lifetime, Token};
@@ -170,20 +170,21 @@ fn stand_in() -> Option<Function> {
 fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, body: &TokenStream) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
-    let open = prologue(args, function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
+    let open = prologue(
+        args,
+        function,
+        |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(&mut #guard, #parts);),
+    );
     // In a constant rustc refuses each call that it sees. This way it sees one, of a function that says why.
     let open = if evaluates { open } else { quote_spanned!(Span::mixed_site()=> #private::at_run_time(|| { #open });) };
     let run = quote_spanned!(Span::mixed_site()=> match () { () => #body });
-    let value = if has_value && args.inspects_value() {
+    let value = if has_value && (args.inspects_value() || args.has_budget()) {
         let judge = judge(args, &private, &function.signature);
-        quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #run, #judge))
+        let pass = if args.has_budget() { "finished" } else { "returned" };
+        let pass = Ident::new(pass, Span::mixed_site());
+        quote_spanned!(Span::mixed_site()=> #private::#pass(&mut #guard, #run, #judge))
     } else {
         run
-    };
-    let value = if has_value && args.has_budget() {
-        quote_spanned!(Span::mixed_site()=> #private::finished(&mut #guard, #value))
-    } else {
-        value
     };
     quote_spanned! {Span::mixed_site()=>
         {

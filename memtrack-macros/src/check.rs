@@ -19,7 +19,7 @@ pub(crate) fn check(function: &Function, args: &Args, errors: &mut Errors) {
     check_returned(function, args, errors);
     arguments::check(args, function, errors);
     if let Some((word, _)) = &args.on_exceed
-        && !args.has_budget()
+        && !args.names_a_budget
     {
         errors.push_at(
             word,

@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::expand::{bind_return_type, emit, return_edge, run_body};
 use crate::function::Function;
 use crate::inspection::judge;
-use crate::prologue::{local, private_path, prologue};
+use crate::prologue::{at, local, private_path, prologue};
 use crate::signature::{BodyPlace, rebind_parameters, returns_opaque_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -20,7 +20,11 @@ use syn::{Ident, ReturnType};
 pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let (call, handle, value) = (local("__call"), local("__handle"), local("__returned"));
-    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #handle.open(#parts);));
+    let open = prologue(
+        args,
+        &function,
+        |parts| quote_spanned!(Span::mixed_site()=> #private::FutureCall::open(#handle, #parts);),
+    );
     // The body's own future is wrapped in another type where that is opaque, and has the function's return type elsewhere.
     let is_opaque = returns_opaque_type(&function.signature);
     let (bind_return_type, edge) =
@@ -35,7 +39,10 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     };
     let wrap = if is_opaque { "wrap_opaque" } else { "wrap" };
     let wrap = Ident::new(wrap, place);
-    let wrapped = quote_spanned!(place=> #call.#wrap(#value, #judge));
+    let wrapped = {
+        let private = at(&private, place);
+        quote_spanned!(place=> #private::FutureCall::#wrap(#call, #value, #judge))
+    };
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let statements = quote_spanned! {Span::mixed_site()=>

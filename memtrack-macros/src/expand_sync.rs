@@ -47,19 +47,24 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
 fn inline(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
-    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
+    let open = prologue(
+        args,
+        &function,
+        |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(&mut #guard, #parts);),
+    );
     emit_inline(&private, &function, &guard, &open, &run_body(&function))
 }
 
 fn closure(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
-    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #handle.open(#parts);));
+    let open =
+        prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(#handle, #parts);));
     let (bind_return_type, edge, body) = (bind_return_type(&private), return_edge(), run_body(&function));
     let receiver = use_receiver(&function.signature);
     let inspect = args.inspects_value().then(|| inspect(args, &private, &function, &guard, &value));
     // Here and not where the guard is dropped: a budget's panic must leave the value to be dropped.
-    let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #guard.finish();));
+    let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #private::Guard::finish(&mut #guard);));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let statements = quote_spanned! {Span::mixed_site()=>
@@ -86,8 +91,15 @@ fn inline_with_value(args: &Args, mut function: Function) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
     // What leaves without a word has failed: it left by `?`.
-    let fails = args.err.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> #guard.left_early_with_error();));
-    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts); #fails));
+    let fails = args
+        .err
+        .as_ref()
+        .map(|_| quote_spanned!(Span::mixed_site()=> #private::Guard::left_early_with_error(&mut #guard);));
+    let open = prologue(
+        args,
+        &function,
+        |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(&mut #guard, #parts); #fails),
+    );
     let return_type = stated_return_type(&function.signature);
     early_return::report(&mut function.body, &private, &guard, &judge(args, &private, &function.signature));
     let body = run_body_to_value(&function, &return_type, |value| {
@@ -102,9 +114,9 @@ fn inspect(args: &Args, private: &TokenStream, function: &Function, guard: &Iden
     let value = local("__inspected");
     let inspection = inspection(args, private, &function.signature, &value);
     quote_spanned! {Span::mixed_site()=>
-        if #guard.is_open() {
+        if #private::Guard::is_open(&#guard) {
             let #value = &#returned;
-            #guard.ends_with(#inspection);
+            #private::Guard::ends_with(&mut #guard, #inspection);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The level of a span or of an event.
 
+use crate::limit::whole;
 use crate::prologue::at;
 use crate::suggest::nearest;
 use crate::text::bare;
@@ -37,8 +38,8 @@ impl Level {
                 };
                 Err(syn::Error::new_spanned(&literal, format!("unknown level `{text}`; {hint}")))
             }
-            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match literal.base10_parse::<usize>() {
-                Ok(number @ 1..=5) => Ok(known(number - 1, literal.span())),
+            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match whole(&literal)? {
+                Ok(number @ 1..=5) => Ok(known(number as usize - 1, literal.span())),
                 _ => Err(syn::Error::new_spanned(&literal, "a level's number is 1 (trace) to 5 (error)")),
             },
             Expr::Path(path) => Ok(Self::Constant(path)),

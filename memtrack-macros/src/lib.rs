@@ -57,7 +57,8 @@ use proc_macro::TokenStream;
 /// `mem.retries` and `mem.ooms` too, and so is what runs between the polls of an `async fn`. That answers how full the
 /// device was while the call ran, and not how much of it the call took. What the call's own threads and tasks did is
 /// shown by `only(self)`, in requested bytes: `mem.self.delta` (allocated in the call and not freed), `mem.self.peak`
-/// and `mem.self.allocs`. Budgets are held against these.
+/// and `mem.self.allocs`. Budgets are held against these. `only(device, self)` adds `mem.foreign`, the bytes that others moved
+/// meanwhile, and `mem.reserved.delta`; `devices` adds `mem.devices`, how many of them changed, and `sample` `mem.sampled`.
 ///
 /// # Options
 ///
@@ -100,7 +101,8 @@ use proc_macro::TokenStream;
 /// # Budgets
 ///
 /// They are held against what the call's own threads and tasks allocated, so that what runs beside it cannot breach them,
-/// and whether or not anybody listens: a level filter never changes their result. A breach is said inside the span, in a
+/// and whether or not anybody listens: a level filter never changes their result. Without an allocator, or with memtrack
+/// switched off, there is nothing to hold against them. A breach is said inside the span, in a
 /// warning of the target `memtrack::budget_exceeded` or `memtrack::leak`. With `on_exceed = "panic"`, or under
 /// `memtrack::testing::strict`, it panics instead, once all that the call owned is dropped; a call that unwinds, a future
 /// that is cancelled and anything inside a destructor that runs during a panic warn instead.
@@ -206,8 +208,11 @@ use proc_macro::TokenStream;
 /// drop it if a destructor panics. With `future` the caller is lost.
 ///
 /// Some of clippy's lints do not see an annotated function's own code any more and fall silent: among them
-/// `needless_return`, `needless_pass_by_value`, `boxed_local`, `unused_async`, `unnecessary_wraps`,
+/// (and an `#[expect]` of such a lint is not fulfilled): among them `needless_return`, `needless_pass_by_value`, `boxed_local`, `unused_async`, `unnecessary_wraps`,
 /// `only_used_in_recursion` and `missing_const_for_fn`. rustc's lints report as without the attribute.
+///
+/// A crate that forbids a lint (not one that denies it) which generated code must allow for itself does not compile with the
+/// attribute; `unreachable_code` is one. Parameters under a `#[cfg]` are no fields for `args` and `skip`.
 ///
 /// If a layer of the subscriber panics while the figures are recorded, the call ends with that panic, unless it unwinds
 /// already: then the layer's panic ends there, and the first one goes on.

@@ -55,7 +55,7 @@ impl Limit {
 
     fn number(word: &Ident, example: &str, expression: Expr) -> syn::Result<Self> {
         match bare(expression) {
-            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match whole(&literal) {
+            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match whole(&literal)? {
                 Ok(number) => Ok(Self::Known(number)),
                 Err(()) => Err(syn::Error::new_spanned(&literal, "more than 2^63 - 1, the most that is counted")),
             },
@@ -105,11 +105,18 @@ fn negative(word: &Ident) -> String {
     format!("`{word}` cannot be negative; 0 is the strictest")
 }
 
-/// The literal's value, which may be too large to be counted.
-fn whole(literal: &LitInt) -> Result<i64, ()> {
+/// The literal's value, which may be too large to be counted. A unit behind it, which the lexer takes for a suffix, is
+/// refused: `2GiB` would else be 2.
+pub(crate) fn whole(literal: &LitInt) -> syn::Result<Result<i64, ()>> {
+    const TYPES: [&str; 13] =
+        ["", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
+    if !TYPES.contains(&literal.suffix()) {
+        let message = format!("`{literal}` is no number; a size with its unit is a text, as in `\"{literal}\"`");
+        return Err(syn::Error::new_spanned(literal, message));
+    }
     // What does not fit 128 bits is too large as well; every other literal that the lexer lets through is a number.
     let value: u128 = literal.base10_digits().parse().unwrap_or(u128::MAX);
-    i64::try_from(value).map_err(|_| ())
+    Ok(i64::try_from(value).map_err(|_| ()))
 }
 
 /// How many calls there are for each measured one.
@@ -125,7 +132,7 @@ impl Rate {
         equals(word, "a number, as in `sample = 100` for one call of a hundred", input)?;
         let wrong = |place: &dyn quote::ToTokens, message: &str| Err(syn::Error::new_spanned(place, message));
         match bare(input.parse()?) {
-            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match whole(&literal) {
+            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match whole(&literal)? {
                 Ok(0) => wrong(&literal, "`sample` must be at least 1"),
                 Ok(number) => Ok(Self::Known(number)),
                 Err(()) => wrong(&literal, "more than 2^63 - 1, the most that is counted"),

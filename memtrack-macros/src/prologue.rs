@@ -52,7 +52,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         None => (TokenStream::new(), make_span),
         Some(rate) => {
             let rate = rate.tokens(&private);
-            let bind = quote_spanned!(Span::mixed_site()=> let #sampled = #site.samples(#rate););
+            let bind = quote_spanned!(Span::mixed_site()=> let #sampled = #private::Site::samples(&#site, #rate););
             let made = quote_spanned! {Span::mixed_site()=>
                 if #private::is_sampled(#sampled) { #make_span } else { #private::Span::none() }
             };
@@ -71,7 +71,10 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
     // In a statement of its own, which ends the life of its temporaries before anything opens.
     let measured = measured_tokens(args, &private);
     // Counted, so that totals of a sampled function can say of how many calls they are.
-    let pass_over = args.sample.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> else { #site.passes_over(); }));
+    let pass_over = args
+        .sample
+        .as_ref()
+        .map(|_| quote_spanned!(Span::mixed_site()=> else { #private::Site::passes_over(&#site); }));
     let uses = arguments::uses(args, &private);
     let subject = local("__measured");
     let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #subject));

@@ -287,3 +287,28 @@ fn under_strict_a_breach_that_would_be_said_panics_and_names_the_lines_that_keep
     assert!(text.ends_with(&sites), "{text}\n{sites}");
     assert_eq!(spans.events_of("memtrack::leak").len(), 1, "not said as well");
 }
+
+#[test]
+fn under_strict_a_call_that_cannot_be_measured_does_not_pass() {
+    #[track_memory(max_peak = 1)]
+    fn unmeasured() {}
+    unmeasured();
+    let strict = memtrack::testing::strict();
+    let text = message(catch_unwind(unmeasured));
+    drop(strict);
+    assert!(text.contains("has a budget and was not measured: no allocator is current"), "{text}");
+}
+
+#[test]
+fn a_block_with_a_budget_may_tell_its_value() {
+    fn f(allocator: &CachingAllocator) -> Result<usize, String> {
+        memtrack::track_memory_block!("block", max_allocs = 0, err, ret, on_exceed = report, device = allocator, {
+            Ok(take(allocator, 100).len())
+        })
+    }
+    let (spans, _installed) = Spans::install();
+    let allocator = host_allocator();
+    assert_eq!(f(&allocator), Ok(100));
+    assert_eq!(reported(), [(Budget::MaxAllocs, 0, 1)]);
+    assert_eq!(spans.events_of(module_path!()).len(), 1);
+}

@@ -361,3 +361,60 @@ fn a_method_of_async_trait_is_measured_to_its_completion() {
         [(Level::ERROR, Some("step"), "error=Debug(\"refused 2048\")".to_owned())]
     );
 }
+
+#[test]
+fn futures_keep_the_traits_of_unwinding_and_parameters_under_a_condition_are_no_fields() {
+    #[track_memory]
+    async fn f(n: u8) -> u8 {
+        std::future::ready(()).await;
+        n
+    }
+    #[track_memory(args)]
+    fn g(#[cfg(any())] missing: Nowhere, #[cfg(all())] there: u8, n: u8) -> u8 {
+        there + n
+    }
+    fn unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>(value: T) -> T {
+        value
+    }
+    let (spans, _installed) = Spans::install();
+    assert_eq!((block_on(unwind_safe(f(1))), g(1, 2)), (1, 3));
+    assert_eq!(spans.one("g").at_creation.into_keys().collect::<Vec<_>>(), ["n"]);
+}
+
+#[test]
+fn traits_of_the_user_do_not_come_between() {
+    trait Everywhere {
+        fn open(self) -> u8
+        where
+            Self: Sized,
+        {
+            1
+        }
+        fn ends_with(self) -> u8
+        where
+            Self: Sized,
+        {
+            1
+        }
+        fn samples(&self) -> u8 {
+            1
+        }
+        fn finish(self) -> u8
+        where
+            Self: Sized,
+        {
+            1
+        }
+    }
+    impl<T> Everywhere for T {}
+    #[track_memory(err, sample = 1, max_allocs = 1)]
+    fn f() -> Result<u8, u8> {
+        Ok(1_u8.open() + 1_u8.samples())
+    }
+    #[track_memory(future)]
+    fn g() -> impl Future<Output = u8> {
+        std::future::ready(2_u8.finish() + 1_u8.ends_with())
+    }
+    let (_spans, _installed) = Spans::install();
+    assert_eq!((f(), block_on(g())), (Ok(2), 2));
+}

@@ -189,3 +189,17 @@ fn a_panic_at_the_exit_of_a_call_that_unwinds_does_not_replace_the_bodys() {
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"told"));
     assert_eq!(layer.records(), 1);
 }
+
+#[test]
+fn a_panic_at_the_exit_of_a_poll_that_unwinds_does_not_replace_the_bodys() {
+    #[track_memory]
+    async fn f() {
+        std::future::ready(()).await;
+        panic!("told");
+    }
+    let layer = Panicking { at_exit: true, ..Panicking::default() };
+    let _installed = layer.install();
+    let payload = catch_unwind(|| memtrack_tests::futures::block_on(f())).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"told"));
+    assert_eq!(layer.records(), 1);
+}

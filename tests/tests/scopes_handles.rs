@@ -429,3 +429,37 @@ fn handles_and_their_futures_can_be_sent() {
     is_send_and_sync(&handle);
     is_send(&async {}.in_scope(handle));
 }
+
+#[test]
+fn what_was_entered_leads_to_the_scope_around_once_it_closes() {
+    let allocator = allocator();
+    let outer = OpenScope::open(&allocator, "outer", None);
+    let attached = outer.attach();
+    let middle = OpenScope::open(&allocator, "middle", None);
+    let in_middle = middle.attach();
+    let inner = OpenScope::open(&allocator, "inner", None);
+    let handle = inner.handle();
+    drop((in_middle, attached));
+    inner.close(Outcome::Ok);
+    // The innermost open scope now is `middle`, which nothing else refers to.
+    let entered = handle.enter();
+    std::thread::scope(|threads| threads.spawn(|| middle.close(Outcome::Ok)).join().unwrap());
+    handle.in_scope(|| ());
+    let kept = take(&allocator, 1000);
+    drop(entered);
+    assert_eq!(own(&outer.close(Outcome::Ok)), (1000, 1000, 1));
+    drop(kept);
+}
+
+#[test]
+fn a_handle_taken_where_allocations_are_nobodys_keeps_them_so() {
+    let allocator = allocator();
+    let gone = OpenScope::open(&allocator, "gone", None);
+    let handle = gone.handle();
+    gone.close(Outcome::Ok);
+    let taken_there = handle.in_scope(ScopeHandle::current);
+    let around = Scope::open(&allocator, "around", None);
+    let kept = taken_there.in_scope(|| take(&allocator, 1000));
+    assert_eq!(own(&around.close(Outcome::Ok)), (0, 0, 0));
+    drop(kept);
+}

@@ -62,6 +62,9 @@ fn negative_constant() {}
 #[track_memory(max_peak = HUGE)]
 fn wide_constant() {}
 
+#[track_memory(max_peak = 2GiB, sample = 10k, max_allocs = 3u8, level = 4x)]
+fn units_without_quotes() {}
+
 fn main() {
     callers_still_compile();
 }

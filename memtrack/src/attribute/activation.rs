@@ -1,7 +1,7 @@
 //! One measured call, synchronous or not: its span, its scope, and what is due at its end.
 
 use super::allocator::Measured;
-use super::budget::{Verdict, judge};
+use super::budget::{Verdict, judge, judge_unmeasured};
 use super::opened::Opened;
 use super::record::record;
 use super::site::Site;
@@ -78,7 +78,10 @@ impl Activation {
                 devices.log();
             }
             let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err) && !panicking();
-            closed.as_ref().map_or(Verdict::none(), |closed| judge(site, closed, may_panic))
+            match &closed {
+                Some(closed) => judge(site, closed, may_panic),
+                None => judge_unmeasured(site, may_panic),
+            }
         })
         .unwrap_or(Verdict::none())
     }

@@ -143,6 +143,18 @@ pub(super) fn judge(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
     if site.options.has_budget() { judge_budgets(site, closed, may_panic) } else { Verdict::none() }
 }
 
+/// For a call that could not be measured: a strict test must not pass because nothing was looked at.
+pub(super) fn judge_unmeasured(site: &Site, may_panic: bool) -> Verdict {
+    if !(site.options.has_budget() && may_panic && is_strict()) {
+        return Verdict::none();
+    }
+    let (name, file, line) = (site.call_site.name(), site.call_site.file(), site.call_site.line());
+    Verdict(Some(format!(
+        "`{name}` at {file}:{line} has a budget and was not measured: no allocator is current; call \
+         memtrack::set_default(&allocator) once, or make_current() on this thread, or name one by `device`"
+    )))
+}
+
 #[inline(never)]
 fn judge_budgets(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
     let (options, record) = (&site.options, &closed.record);

@@ -122,7 +122,8 @@ pub fn at_run_time(open: impl FnOnce()) {
 
 /// Ends a call that gave this value, where a budget's panic must leave the value to be dropped.
 #[inline]
-pub fn finished<T>(guard: &mut Guard, value: T) -> T {
+pub fn finished<T>(guard: &mut Guard, value: T, judge: impl FnOnce(&T) -> Outcome) -> T {
+    let value = returned(guard, value, judge);
     guard.finish();
     value
 }

@@ -14,9 +14,11 @@ use crate::scope::Outcome;
 use std::convert::Infallible;
 use std::future::Future;
 use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tracing::Span;
+use tracing::span::Entered;
 
 pin_project_lite::pin_project! {
     /// The future around an expanded body.
@@ -50,6 +52,10 @@ pin_project_lite::pin_project! {
         }
     }
 }
+
+// What a measured call holds besides the body is handles, which a panic leaves whole.
+impl<F: Future + UnwindSafe> UnwindSafe for Tracked<F> {}
+impl<F: Future + RefUnwindSafe> RefUnwindSafe for Tracked<F> {}
 
 impl<F: Future> Tracked<F> {
     /// A future around `body`; `outcome` judges the value it completes with.
@@ -142,6 +148,15 @@ fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_
     poll
 }
 
+/// An entered span. Leaving it calls the subscriber, which must not panic while the body unwinds.
+struct Inside<'a>(Option<Entered<'a>>);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        contained(|| drop(self.0.take()));
+    }
+}
+
 /// A measured call.
 #[derive(Debug)]
 pub(super) struct Measuring {
@@ -165,7 +180,7 @@ impl Measuring {
     }
 
     pub(super) fn let_go_of_span(&mut self) {
-        self.span = Span::none();
+        contained(|| self.span = Span::none());
     }
 
     fn open(request: Request) -> Self {
@@ -176,7 +191,7 @@ impl Measuring {
     /// Runs one poll inside the span and the scope; on completion closes the scope and records.
     fn poll_body<T>(&mut self, poll: impl FnOnce() -> Poll<T>, outcome: fn(&T) -> Outcome) -> Poll<T> {
         let Self { span, activation, in_poll, verdict } = self;
-        let _entered = span.enter();
+        let _inside = Inside(Some(span.enter()));
         *in_poll = true;
         let poll = {
             let _attached = activation.as_ref().map(Activation::entered);
@@ -220,6 +235,7 @@ impl Drop for Measuring {
         if let Some(activation) = self.activation.take() {
             let _ = activation.end(&self.span, Outcome::Panic);
         }
+        self.let_go_of_span();
     }
 }
 

@@ -62,7 +62,8 @@ struct HeldScope {
 impl HeldScope {
     /// `None` when the scope is gone.
     fn new(inner: Arc<Inner>, key: ScopeKey) -> Option<Self> {
-        let is_held = inner.ledger().hold_scope(key);
+        // Nobody is nobody everywhere, and has no record.
+        let is_held = key == ScopeKey::NOBODY || inner.ledger().hold_scope(key);
         is_held.then(|| Self { inner, key })
     }
 }
@@ -88,9 +89,15 @@ impl ScopeHandle {
         let enter = |held: &HeldScope| {
             let HeldScope { inner, key } = held;
             // With nothing open around, allocations are nobody's, and not those of a scope that this thread happens to be in.
-            let scope = inner.ledger().nearest_open(*key).unwrap_or(ScopeKey::NOBODY);
+            // What is entered is held as well: once it closes, its record still leads to the scope around.
+            let scope = {
+                let mut ledger = inner.ledger();
+                let scope = ledger.nearest_open(*key).unwrap_or(ScopeKey::NOBODY);
+                ledger.hold_scope(scope);
+                scope
+            };
             context::enter(inner.id, scope);
-            (inner.id, scope)
+            (Arc::clone(inner), scope)
         };
         let entered = scopes.iter().map(enter).collect();
         if *is_strict {
@@ -133,7 +140,7 @@ impl Scope {
 #[derive(Debug)]
 #[must_use = "the scopes are left when this guard is dropped"]
 pub struct EnteredScopes<'handle> {
-    entered: Vec<(u64, ScopeKey)>,
+    entered: Vec<(Arc<Inner>, ScopeKey)>,
     is_strict: bool,
     handle: PhantomData<&'handle ScopeHandle>,
     not_send: PhantomData<*const ()>,
@@ -144,8 +151,9 @@ impl Drop for EnteredScopes<'_> {
         if self.is_strict {
             context::leave_strict();
         }
-        for (allocator, scope) in self.entered.drain(..).rev() {
-            context::leave(allocator, scope);
+        for (inner, scope) in self.entered.drain(..).rev() {
+            context::leave(inner.id, scope);
+            inner.ledger().release_scope(scope);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::expand::{bind_return_type, emit, return_edge, run_body};
 use crate::function::Function;
 use crate::inspection::judge;
-use crate::prologue::{at, local, private_path, prologue};
+use crate::prologue::{local, private_path, prologue};
 use crate::signature::{BodyPlace, rebind_parameters, returns_opaque_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
@@ -39,10 +39,8 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     };
     let wrap = if is_opaque { "wrap_opaque" } else { "wrap" };
     let wrap = Ident::new(wrap, place);
-    let wrapped = {
-        let private = at(&private, place);
-        quote_spanned!(place=> #private::FutureCall::#wrap(#call, #value, #judge))
-    };
+    // A method that takes the call by value, which no trait of the user can come before.
+    let wrapped = quote_spanned!(place=> #call.#wrap(#value, #judge));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let statements = quote_spanned! {Span::mixed_site()=>

@@ -1,7 +1,7 @@
 //! Tracked scopes: what happened to a device's memory between two points of a program.
 //!
-//! Here live the guards that open and close scopes, the record they give, and the totals of all calls of a function. The arithmetic of peaks and owners is the
-//! ledger's; spans are the attribute's.
+//! Here live the guards that open and close scopes, on one device or over several, the records they give, and the totals of all
+//! calls of a function. The arithmetic of peaks and owners is the ledger's; spans are the attribute's.
 
 mod call_sites;
 mod devices;

@@ -250,6 +250,28 @@ fn a_call_that_outlives_the_call_of_the_same_site_around_it_goes_on_counting() {
     assert_eq!((allocated(&totals), calls(&totals), totals.allocation_count), ((31, 31), (4, 1), 5));
 }
 
+/// An attachment that was forgotten keeps the thread in a call that is over.
+#[test]
+fn what_is_allocated_in_a_call_that_was_ended_elsewhere_is_outside() {
+    sites! { AROUND = "around"; ENDED = "ended"; }
+    let allocator = allocator();
+    let around = Scope::open_site(&allocator, &AROUND, None);
+    let ended = OpenScope::open_site(&allocator, &ENDED, None);
+    std::mem::forget(ended.attach());
+    // So that the scope is remembered.
+    let kept = take(&allocator, 1);
+    std::thread::scope(|threads| {
+        threads.spawn(|| ended.close(Outcome::Ok));
+    });
+    drop(take(&allocator, 2));
+    assert_eq!(allocated(&of(&allocator, &ENDED)), (1, 1));
+    assert_eq!(allocated(&of(&allocator, &AROUND)), (3, 2), "still inside the one around");
+    drop(around);
+    drop(take(&allocator, 4));
+    assert_eq!((allocated(&outside(&allocator)), allocated(&of(&allocator, &AROUND))), ((4, 4), (3, 2)));
+    drop(kept);
+}
+
 #[test]
 fn calls_are_counted_by_how_they_end() {
     sites! { ENDS = "ends"; }

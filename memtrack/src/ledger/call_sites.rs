@@ -112,6 +112,7 @@ pub(super) struct CallSites {
 }
 
 impl Default for CallSites {
+    /// Nothing measured yet. Calls that others left unmeasured before now do not count here.
     fn default() -> Self {
         let mut sites = Self { totals: Vec::new(), outside: Inclusive::default(), open_call_count: 0 };
         sites.reset();

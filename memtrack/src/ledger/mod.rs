@@ -1,4 +1,5 @@
-//! The books of one device: statistics, open scopes with their exact peaks, owners, phases and epochs.
+//! The books of one device: statistics, open scopes with their exact peaks, owners, calls by call site, phases and epochs; and
+//! the device's part of scopes over several ([`Combined`]).
 //!
 //! The books are plain data behind one lock: each allocation and free is entered once, in constant time save a walk over the
 //! open scopes it belongs to. Threads that find the lock taken write logs instead, which are entered in the order in which

@@ -8,7 +8,7 @@ use crate::items;
 use crate::prologue::local;
 use crate::signature::returned_future;
 use crate::{expand_async, expand_future, expand_sync};
-use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::parse::Parser as _;
 use syn::{Block, Expr, Signature, Stmt};
@@ -51,6 +51,21 @@ pub(crate) fn emit(function: &Function, signature: &Signature, statements: Token
     quote!(#(#attributes)* #visibility #defaultness #signature #body)
 }
 
+/// A closure or an async block, by the words it begins with and its statements.
+///
+/// It has the user's place and the user's braces: lints that look at the end of a function look at the end of the user's
+/// closures and blocks too, and at no other's.
+pub(crate) fn block_of_user(function: &Function, words: &[&str], statements: TokenStream) -> TokenStream {
+    let place = function.body.span();
+    let words = words.iter().map(|word| match *word {
+        "||" => quote_spanned!(place=> ||),
+        word => Ident::new(word, place).into_token_stream(),
+    });
+    let mut block = Group::new(Delimiter::Brace, statements);
+    block.set_span(place);
+    quote!(#(#words)* #block)
+}
+
 /// The user's body as the last expression of whatever it is put in.
 ///
 /// It stays a block of its own in the user's braces, since lints look at where a block begins. The braces around it are of
@@ -67,7 +82,7 @@ pub(crate) fn run_body(function: &Function) -> TokenStream {
 pub(crate) fn run_body_to_value(
     function: &Function,
     return_type: &TokenStream,
-    inspect: impl FnOnce(&syn::Ident) -> TokenStream,
+    inspect: impl FnOnce(&Ident) -> TokenStream,
 ) -> TokenStream {
     let value = local("__value");
     let inspect = inspect(&value);

@@ -6,11 +6,11 @@
 //! `Tracked` opens the scope and polls on at once.
 
 use crate::args::Args;
-use crate::expand::{bind_return_type, emit, return_edge, run_body};
+use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body};
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{BodyPlace, never_returns, rebind_parameters, use_receiver};
+use crate::signature::{BodyPlace, may_return_future, never_returns, rebind_parameters, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
@@ -37,29 +37,21 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let body = run_body(&function);
     let statements = if never_returns(&function.signature) {
-        quote_spanned! {Span::mixed_site()=>
-            match #private::Tracked::never(async move {
-                #receiver
-                #rebinds
-                #open
-                #body
-            }).await {}
-        }
+        let inside = quote_spanned!(Span::mixed_site()=> #receiver #rebinds #open #body);
+        let block = block_of_user(&function, &["async", "move"], inside);
+        quote_spanned!(Span::mixed_site()=> match #private::Tracked::never(#block).await {})
     } else {
         let (bind_return_type, edge) = (bind_return_type(&private), return_edge());
+        let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+        let block = block_of_user(&function, &["async", "move"], inside);
+        // A future that the function returns is for its caller to await; one that a block gives would be forgotten.
+        let yields = may_return_future(&function.signature)
+            .then(|| quote_spanned!(Span::mixed_site()=> #[allow(clippy::async_yields_async)]));
         let outcome = judge(args, &private, &function.signature);
         quote_spanned! {Span::mixed_site()=>
             #bind_return_type
-            return #private::Tracked::new(
-                async move {
-                    #edge
-                    #receiver
-                    #rebinds
-                    #open
-                    #body
-                },
-                #outcome,
-            ).await;
+            #yields
+            return #private::Tracked::new(#block, #outcome).await;
         }
     };
     emit(&function, &signature, statements)

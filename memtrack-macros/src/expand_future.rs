@@ -6,7 +6,7 @@
 //! Methods that `#[async_trait]` has rewritten are handled so without being asked.
 
 use crate::args::Args;
-use crate::expand::{bind_return_type, emit, return_edge, run_body};
+use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body};
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
@@ -43,18 +43,14 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let wrapped = quote_spanned!(place=> #call.#wrap(#value, #judge));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
+    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+    let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
         #bind_return_type
         let mut #call = #private::FutureCall::idle();
         let #value = {
             let #handle = &mut #call;
-            #private::call_once(move || {
-                #edge
-                #receiver
-                #rebinds
-                #open
-                #body
-            })
+            #private::call_once(#closure)
         };
         return #wrapped;
     };

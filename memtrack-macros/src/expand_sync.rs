@@ -8,7 +8,7 @@
 
 use crate::args::Args;
 use crate::early_return;
-use crate::expand::{bind_return_type, emit, return_edge, run_body, run_body_to_value};
+use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body, run_body_to_value};
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
@@ -67,18 +67,14 @@ fn closure(args: &Args, function: Function) -> TokenStream {
     let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #private::Guard::finish(&mut #guard);));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
+    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+    let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
         #bind_return_type
         let mut #guard = #private::Guard::idle();
         let #value = {
             let #handle = &mut #guard;
-            #private::call_once(move || {
-                #edge
-                #receiver
-                #rebinds
-                #open
-                #body
-            })
+            #private::call_once(#closure)
         };
         #inspect
         #finish

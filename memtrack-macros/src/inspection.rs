@@ -51,10 +51,11 @@ pub(crate) fn inspection(args: &Args, private: &TokenStream, signature: &Signatu
 
 /// The function that judges what a future gives.
 pub(crate) fn judge(args: &Args, private: &TokenStream, signature: &Signature) -> TokenStream {
-    if !args.inspects_value() {
-        return quote_spanned!(Span::mixed_site()=> #private::outcome_ok);
-    }
     let value = local("__value");
+    if !args.inspects_value() {
+        // Not the function by its path, which clippy takes for a `static` that is changed.
+        return quote_spanned!(Span::mixed_site()=> |#value| #private::outcome_ok(#value));
+    }
     let inspection = inspection(args, private, signature, &value);
     quote_spanned!(Span::mixed_site()=> |#value| #inspection)
 }

@@ -53,7 +53,8 @@ impl Owner {
 pub fn exercise() -> String {
     let mut owner = Owner(vec!["a".to_owned(), "bc".to_owned()]);
     let text = format!("{} {:?} {:?}", owner.boxed().count(), owner.borrowed(), owner.function()("a"));
-    let exclusive = format!("{:?} {:?}", owner.exclusive(0).is_ok(), owner.exclusive(9).map(|_| ()).is_err());
+    let first = owner.exclusive(0).is_ok();
+    let exclusive = format!("{:?} {:?}", first, owner.exclusive(9).map(|_| ()).is_err());
     let later = (block_on(send(owner.future("x"))), block_on(send(owner.later())).unwrap().count());
     format!("{} {} {:?}", text, exclusive, later)
 }

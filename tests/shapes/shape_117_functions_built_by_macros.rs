@@ -32,23 +32,22 @@ body!(again again again_from_block u32, { let five = 5; five });
 body!(never !, { panic!("never") });
 
 macro_rules! parts {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<$($lt:lifetime)? $($generic:ident: $bound:path)?>($($arg:pat => $ty:ty),*) -> $out:ty { $($stmt:stmt;)* $value:expr }) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$($lt:lifetime)? $($generic:ident: $bound:path)?>($($arg:pat => $ty:ty),*) -> $out:ty { $first:stmt; $value:expr }) => {
         $(#[$meta])*
         #[track(+err)]
-        $vis fn $name<$($lt)? $($generic: $bound)?>($($arg: $ty),*) -> $out { $($stmt;)* $value }
+        $vis fn $name<$($lt)? $($generic: $bound)?>($($arg: $ty),*) -> $out { $first; $value }
     };
 }
 parts! {
     /// Documented.
     #[must_use]
-    pub fn sum<T: Into<u32>>((a, b) => (u32, T), mut c => u32) -> Result<u32, ()> {
+    pub fn sum<T: Into<u32>>((a, b) => (u32, T), c => u32) -> Result<u32, ()> {
         let more: u32 = b.into();
-        c += more;
-        Ok(a + c)
+        Ok(a + c + more)
     }
 }
 parts! {
-    pub(self) fn borrowed<'a>(x => &'a str, _ => u8) -> Result<&'a str, &'a str> { Err(x) }
+    pub(self) fn borrowed<'a>(x => &'a str, mut y => u8) -> Result<&'a str, &'a str> { y += 1; if y > 1 { Err(x) } else { Ok(x) } }
 }
 
 macro_rules! tokens {

@@ -4,7 +4,7 @@
 #![forbid(unreachable_code, unused_imports, unused_braces, unused_parens, non_snake_case, unused_qualifications)]
 #![forbid(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_return, clippy::print_stdout)]
 #![forbid(clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_and_return, clippy::needless_lifetimes)]
-#![forbid(clippy::used_underscore_binding, clippy::no_effect_underscore_binding, clippy::shadow_unrelated)]
+#![forbid(clippy::no_effect_underscore_binding, clippy::shadow_unrelated, clippy::shadow_reuse, clippy::unit_arg)]
 use shape_support::{block_on, yield_now};
 
 /// A value.

@@ -1,6 +1,7 @@
 //! shape: 140
 //! title: a crate that forbids groups of lints
-#![forbid(unused, clippy::all, clippy::pedantic, nonstandard_style, future_incompatible, rust_2018_idioms)]
+#![forbid(unused, clippy::style, clippy::complexity, clippy::correctness, clippy::perf, clippy::pedantic)]
+#![forbid(nonstandard_style, rust_2018_idioms, let_underscore, keyword_idents)]
 use shape_support::{block_on, yield_now};
 
 pub struct Value(Vec<u32>);
@@ -12,7 +13,7 @@ impl Value {
         if more.is_empty() {
             return a;
         }
-        self.0.into_iter().count() + a
+        self.0.len() + a
     }
 }
 

@@ -188,7 +188,7 @@ impl std::error::Error for N {
     }
 }
 
-// calls: next 4, poll 3, drop 2, try_from 2, display 2
+// calls: next 4, poll 2, drop 2, try_from 2, display 2
 pub fn exercise() -> String {
     let mut list: List = [1, 2].iter().copied().collect();
     list.extend(vec![3]);

@@ -26,7 +26,7 @@ pub fn a_function_with_a_name_that_is_longer_than_one_line_of_most_terminals_and
     1
 }
 
-#[track(name = "über", target = "ziel::ä")]
+#[track(target = "a b::c")]
 pub fn named() {}
 
 pub fn exercise() -> String {

@@ -1,12 +1,14 @@
 //! shape: 169
 //! title: many parameters, fields and options at once
 #![allow(clippy::too_many_arguments)]
+use shape_support::tracing::Span;
 use shape_support::{block_on, yield_now};
 
-#[track(+err, name = "everything", target = "t", level = "debug", fields(a = a, b = %b, c = ?c, %d, ?e, f.g = f, "h i" = 7, later), args(g), max_allocs = 1000, sample = 1, oom(event), only(device, self), follows_from = [shape_support::tracing::Span::none()])]
-pub fn everything(a: u32, b: &str, c: Option<u32>, d: String, e: Vec<u8>, f: bool, g: f64, _: u8, mut h: u32) -> Result<String, u32> {
+#[track(+err, name = "everything", target = "t", level = "debug", fields(a = a, b = %b, c = ?c, %d, ?e, f.g = f, "h i" = true, later), args(g), max_allocs = 1000, sample = 1, oom(event), only(device, self), follows_from = [cause])]
+pub fn everything(a: u32, b: &str, c: Option<u32>, d: String, e: Vec<u8>, f: bool, g: f64, _: u8, mut h: u32, cause: &Span) -> Result<String, u32> {
     h += a;
-    shape_support::tracing::Span::current().record("later", h);
+    let _ = cause.id();
+    Span::current().record("later", h);
     if f { Err(h) } else { Ok(format!("{b}{c:?}{d}{e:?}{g}")) }
 }
 
@@ -25,7 +27,7 @@ pub fn thirty(a1: u8, a2: u8, a3: u8, a4: u8, a5: u8, a6: u8, a7: u8, a8: u8, a9
 
 // calls: everything 2, later 2
 pub fn exercise() -> String {
-    let everything = |f| everything(1, "b", Some(2), "d".to_owned(), vec![3], f, 4.5, 5, 6);
+    let everything = |f| everything(1, "b", Some(2), "d".to_owned(), vec![3], f, 4.5, 5, 6, &Span::none());
     let later = |c| block_on(later(1, "b", shape_support::Opaque(c), (2, 3), &mut 4, Box::new(5)));
     let s = || "x".to_owned();
     let thirty = thirty(1, 1, 1, 1, 1, 1, 1, 1, 1, s(), s(), s(), s(), s(), (s(), s()), "x", "x", 1, 1, 1, 1, 1, 1, 1, 1, 1);

@@ -8,7 +8,7 @@ pub fn words(display: u32, debug: &Opaque) -> u32 {
     display + debug.0
 }
 
-#[track(+err, fields(display = display, value = 1))]
+#[track(+err, fields(display = display, value = true))]
 pub fn more(display: u32, level: u32, target: u32, name: u32, fields: u32, parent: u32) -> Result<u32, Opaque> {
     Ok(display + level + target + name + fields + parent)
 }

@@ -1,12 +1,12 @@
 //! shape: 31
 //! title: methods under `#[async_trait]`
-//! without err: `#[async_trait]` has made the method return a boxed future, and `err` is refused with that reason
-use shape_support::{async_trait, block_on, yield_now};
+use shape_support::{async_trait, block_on, send, yield_now};
 
 #[async_trait::async_trait]
-pub trait Load {
+pub trait Load: Sync {
     async fn load(&self, n: u32) -> u32;
     async fn consume(self: Box<Self>) -> u32;
+    async fn perhaps(&mut self, n: u32) -> Result<&mut u32, String>;
 
     #[track]
     async fn provided(&self, text: &str) -> usize {
@@ -29,10 +29,22 @@ impl Load for Loader {
     async fn consume(self: Box<Self>) -> u32 {
         self.0
     }
+
+    #[track(+err)]
+    async fn perhaps(&mut self, n: u32) -> Result<&mut u32, String> {
+        yield_now().await;
+        if n == 0 {
+            return Err("zero".to_owned());
+        }
+        self.0 += n;
+        Ok(&mut self.0)
+    }
 }
 
+// calls: perhaps 2
 pub fn exercise() -> String {
-    let loader: Box<dyn Load> = Box::new(Loader(1));
+    let mut loader: Box<dyn Load> = Box::new(Loader(1));
+    let perhaps = (block_on(loader.perhaps(0)).err(), block_on(send(loader.perhaps(3))).map(|n| *n));
     let all = (block_on(loader.load(2)), block_on(loader.provided("abc")), block_on(loader.consume()));
-    format!("{:?}", all)
+    format!("{:?} {:?}", all, perhaps)
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
-#[track(+err, fields(n = n, text = %std::rc::Rc::new(n)))]
+#[track(+err, fields(n = n, text = %Rc::new(n)))]
 pub async fn generic<T>(n: T, v: Vec<u8>) -> Result<u64, String>
 where
     T: Send + Copy + Display + Into<u64> + shape_support::tracing::Value,

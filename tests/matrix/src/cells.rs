@@ -45,15 +45,19 @@ impl Problem {
 }
 
 /// Runs every cell.
-pub(crate) fn run(toolchain: &Toolchain, shapes: &[Shape]) -> Result<BTreeMap<Place, Cell>, String> {
-    for (edition, form) in columns() {
+pub(crate) fn run(
+    toolchain: &Toolchain,
+    shapes: &[Shape],
+    editions: &[Edition],
+) -> Result<BTreeMap<Place, Cell>, String> {
+    for (edition, form) in columns(editions) {
         let folder = folder(toolchain, edition, form);
         // What an earlier run compiled must not be called.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     std::fs::write(toolchain.output.join("clippy.toml"), "").map_err(|error| format!("clippy.toml: {error}"))?;
-    let places: Vec<Place> = columns()
+    let places: Vec<Place> = columns(editions)
         .flat_map(|(edition, form)| (0..shapes.len()).map(move |index| (index, edition, form)))
         .filter(|(index, edition, form)| shapes[*index].applies(*edition, *form))
         .collect();
@@ -64,7 +68,7 @@ pub(crate) fn run(toolchain: &Toolchain, shapes: &[Shape]) -> Result<BTreeMap<Pl
         .zip(compiled)
         .map(|(place, compiled)| Ok((place, compiled?)))
         .collect::<Result<_, String>>()?;
-    let columns: Vec<(Edition, Form)> = columns().collect();
+    let columns: Vec<(Edition, Form)> = columns(editions).collect();
     let called = workers::map(&columns, |(edition, form)| {
         let ready = places.iter().filter(|place| (place.1, place.2) == (*edition, *form));
         let ready = ready.filter(|place| compiled[place].errors.is_empty()).map(|place| &shapes[place.0]);
@@ -75,8 +79,8 @@ pub(crate) fn run(toolchain: &Toolchain, shapes: &[Shape]) -> Result<BTreeMap<Pl
     Ok(places.iter().map(|place| (*place, cell(&shapes[place.0], *place, &compiled, &called))).collect())
 }
 
-fn columns() -> impl Iterator<Item = (Edition, Form)> {
-    Edition::ALL.into_iter().flat_map(|edition| Form::ALL.into_iter().map(move |form| (edition, form)))
+fn columns(editions: &[Edition]) -> impl Iterator<Item = (Edition, Form)> {
+    editions.iter().copied().flat_map(|edition| Form::ALL.into_iter().map(move |form| (edition, form)))
 }
 
 fn cell(

@@ -3,7 +3,7 @@
 //!
 //! A cell holds if the shape compiles, if rustc and clippy report the same as about the plain function, if its functions
 //! return the same, and if each call leaves one record. `cargo run -p memtrack-matrix` prints all cells and fails if one
-//! does not hold; words after `--` choose the shapes whose names contain one of them.
+//! does not hold. Words after `--` choose shapes whose names contain one of them, and a year chooses an edition.
 
 mod cells;
 mod compare;
@@ -18,14 +18,25 @@ mod table;
 mod toolchain;
 mod workers;
 
+use crate::form::Edition;
 use crate::shape::Shape;
 use crate::toolchain::Toolchain;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
-    match matrix(&chosen) {
+    let (mut editions, mut words) = (Vec::new(), Vec::new());
+    for word in std::env::args().skip(1) {
+        match Edition::parse(&word) {
+            Some(edition) => editions.push(edition),
+            None => words.push(word),
+        }
+    }
+    let is_whole = editions.is_empty() && words.is_empty();
+    if editions.is_empty() {
+        editions = Edition::ALL.to_vec();
+    }
+    match matrix(&words, &editions, is_whole) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -36,18 +47,18 @@ fn main() -> ExitCode {
 }
 
 /// Runs the matrix and prints it; whether every cell holds.
-fn matrix(chosen: &[String]) -> Result<bool, String> {
+fn matrix(words: &[String], editions: &[Edition], is_whole: bool) -> Result<bool, String> {
     let shapes: Vec<Shape> = shapes()?
         .into_iter()
-        .filter(|shape| chosen.is_empty() || chosen.iter().any(|word| shape.name.contains(word.as_str())))
+        .filter(|shape| words.is_empty() || words.iter().any(|word| shape.name.contains(word.as_str())))
         .collect();
     if shapes.is_empty() {
-        return Err(format!("no shape of tests/shapes is named like {chosen:?}"));
+        return Err(format!("no shape of tests/shapes is named like {words:?}"));
     }
     let toolchain = Toolchain::prepare()?;
-    let cells = cells::run(&toolchain, &shapes)?;
-    let mut problems = table::print(&shapes, &cells);
-    if chosen.is_empty() {
+    let cells = cells::run(&toolchain, &shapes, editions)?;
+    let mut problems = table::print(&shapes, &cells, editions);
+    if is_whole {
         problems.extend(known::unused(&shapes));
     }
     problems.extend(known::without_reason(&shapes));

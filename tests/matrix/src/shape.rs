@@ -49,6 +49,8 @@ pub(crate) struct Shape {
     pub(crate) build: Build,
     /// Why the form `err` does not apply, if it does not.
     pub(crate) without_err: Option<String>,
+    /// Why it has no other annotated form than the attribute with its own options, if so.
+    pub(crate) own_options_only: Option<String>,
     /// The editions it is for, and why not the others.
     pub(crate) editions: Vec<Edition>,
     pub(crate) other_editions: Option<String>,
@@ -80,6 +82,7 @@ impl Shape {
             title: String::new(),
             build: Build::Library,
             without_err: None,
+            own_options_only: None,
             editions: Edition::ALL.to_vec(),
             other_editions: None,
             declared: Vec::new(),
@@ -114,6 +117,7 @@ impl Shape {
             "title" => value.clone_into(&mut self.title),
             "build" if value == "tests" => self.build = Build::Tests,
             "without err" => self.without_err = Some(value.to_owned()),
+            "own options only" => self.own_options_only = Some(value.to_owned()),
             "editions" => {
                 let (editions, reason) = value.split_once(", ").ok_or("`editions: 2024 …, why`")?;
                 self.editions = editions
@@ -153,6 +157,9 @@ impl Shape {
             return Err("no annotated function is called".to_owned());
         }
         let takes_err = self.lines.iter().any(|line| matches!(line, Line::Marker(marker) if marker.takes_err));
+        if self.own_options_only.is_some() {
+            return Ok(());
+        }
         match (&self.without_err, takes_err) {
             (None, false) => Err("no marker takes `err`; the header needs `//! without err: why`".to_owned()),
             (Some(_), true) => Err("`without err` is said, but a marker takes `err`".to_owned()),
@@ -180,7 +187,16 @@ impl Shape {
 
     /// Whether it is compiled in this edition and form.
     pub(crate) fn applies(&self, edition: Edition, form: Form) -> bool {
-        self.editions.contains(&edition) && (form != Form::Err || self.without_err.is_none())
+        self.editions.contains(&edition) && self.reason_against(form).is_none()
+    }
+
+    /// Why it is not compiled in a form, if it is not.
+    pub(crate) fn reason_against(&self, form: Form) -> Option<&str> {
+        match form {
+            Form::Plain | Form::Attribute => None,
+            Form::Err if self.own_options_only.is_none() => self.without_err.as_deref(),
+            _ => self.own_options_only.as_deref(),
+        }
     }
 }
 

@@ -7,15 +7,15 @@ use crate::shape::{Change, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Prints the matrix, and returns what does not hold.
-pub(crate) fn print(shapes: &[Shape], cells: &BTreeMap<Place, Cell>) -> Vec<String> {
+pub(crate) fn print(shapes: &[Shape], cells: &BTreeMap<Place, Cell>, editions: &[Edition]) -> Vec<String> {
     let width = shapes.iter().map(|shape| label(shape).chars().count()).max().unwrap_or(0);
-    heading(width);
+    heading(width, editions);
     let mut problems: Vec<(String, String, Vec<String>)> = Vec::new();
     let mut reasons = Reasons::default();
     for (index, shape) in shapes.iter().enumerate() {
         let label = label(shape);
         print!("{label}{}", " ".repeat(width - label.chars().count()));
-        for edition in Edition::ALL {
+        for &edition in editions {
             print!("  ");
             for form in Form::ALL {
                 print!(" {:<5}", sign(shape, edition, form, cells.get(&(index, edition, form)), &mut reasons));
@@ -33,7 +33,7 @@ pub(crate) fn print(shapes: &[Shape], cells: &BTreeMap<Place, Cell>) -> Vec<Stri
         println!();
     }
     legend(&reasons, shapes);
-    totals(shapes, cells);
+    totals(shapes, cells, editions);
     let text = |(headline, detail, places): (String, String, Vec<String>)| {
         format!("{headline}\n    in {}{detail}", places.join(", "))
     };
@@ -44,14 +44,14 @@ fn label(shape: &Shape) -> String {
     format!("{:>3} {}", shape.number, shape.title)
 }
 
-fn heading(width: usize) {
+fn heading(width: usize, editions: &[Edition]) {
     println!(
         "{}    {}",
         " ".repeat(width),
-        Edition::ALL.map(|edition| format!("{:<32}", edition.to_string())).join("")
+        editions.iter().map(|edition| format!("{:<32}", edition.to_string())).collect::<String>()
     );
     print!("{}", " ".repeat(width));
-    for _ in Edition::ALL {
+    for _ in editions {
         print!("  ");
         for form in Form::ALL {
             print!(" {:<5.5}", form.word());
@@ -102,7 +102,7 @@ fn sign(shape: &Shape, edition: Edition, form: Form, cell: Option<&Cell>, reason
         None if !shape.editions.contains(&edition) => {
             reasons.code(shape.other_editions.as_deref().unwrap_or("not for this edition"))
         }
-        None => reasons.code(shape.without_err.as_deref().unwrap_or("`err` does not apply")),
+        None => reasons.code(shape.reason_against(form).unwrap_or("not for this form")),
     }
 }
 
@@ -130,10 +130,10 @@ fn legend(reasons: &Reasons, shapes: &[Shape]) {
     }
 }
 
-fn totals(shapes: &[Shape], cells: &BTreeMap<Place, Cell>) {
+fn totals(shapes: &[Shape], cells: &BTreeMap<Place, Cell>, editions: &[Edition]) {
     let good = cells.values().filter(|cell| cell.problems.is_empty()).count();
     let known = cells.values().filter(|cell| cell.problems.is_empty() && cell.known > 0).count();
-    let all = shapes.len() * Edition::ALL.len() * Form::ALL.len();
+    let all = shapes.len() * editions.len() * Form::ALL.len();
     let reports: usize = cells.values().map(|cell| cell.reports).sum();
     let lints: BTreeSet<&String> = cells.values().flat_map(|cell| &cell.lints).collect();
     let calls: usize = shapes.iter().map(|shape| shape.calls.values().sum::<usize>()).sum();

@@ -4,9 +4,9 @@ use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::lists::ArgumentNames;
-use crate::prologue::at;
+use crate::prologue::{SpanField, at};
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote_spanned};
+use quote::{ToTokens as _, format_ident, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::visit_mut::VisitMut;
 use syn::{FnArg, Ident, LitStr, PatIdent, Signature};
@@ -29,8 +29,8 @@ pub(crate) fn check(args: &Args, function: &Function, errors: &mut Errors) {
     }
 }
 
-/// The arguments that are recorded, as `span!` takes fields. One that `fields` names as well is left to it.
-pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) -> Vec<TokenStream> {
+/// The arguments that are recorded, as fields of the span. One that `fields` names as well is left to it.
+pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) -> Vec<SpanField> {
     let recorded = match &args.arguments {
         ArgumentNames::None => Vec::new(),
         ArgumentNames::Named(names) => names.clone(),
@@ -48,7 +48,8 @@ pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) ->
             let variable = receiver.as_ref().filter(|_| *name == "self").unwrap_or(name);
             let place = Span::mixed_site().located_at(name.span());
             let private = at(private, place);
-            quote_spanned!(place=> #key = (&&&#private::Argument(&#variable)).recorded().as_value())
+            let value = quote_spanned!(place=> (&&&#private::Argument(&#variable)).recorded().as_value());
+            SpanField { name: key.into_token_stream(), value: Some(value) }
         })
         .collect()
 }

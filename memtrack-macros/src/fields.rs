@@ -4,7 +4,7 @@
 //! itself is refused.
 
 use crate::errors::Errors;
-use crate::prologue::at;
+use crate::prologue::{SpanField, at};
 use crate::values::skip_to_comma;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -48,6 +48,16 @@ impl Name {
             }
             Self::Literal(literal) => Some(literal.value()),
             Self::Constant(..) => None,
+        }
+    }
+}
+
+impl Name {
+    /// The name as a constant expression.
+    fn constant(&self) -> TokenStream {
+        match self.text() {
+            Some(text) => LitStr::new(&text, self.span()).into_token_stream(),
+            None => self.to_token_stream(),
         }
     }
 }
@@ -133,15 +143,15 @@ impl Field {
         self.name.text().unwrap_or_else(|| self.name.to_token_stream().to_string())
     }
 
-    /// The field as `span!` takes it, given the path of the runtime's private module.
-    pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
+    /// The field of the span, given the path of the runtime's private module.
+    pub(crate) fn described(&self, private: &TokenStream) -> SpanField {
         let Self { name, value } = self;
         let (sigil, expression) = match value {
             Value::Given(sigil, expression) => (sigil.as_ref(), expression.to_token_stream()),
             Value::Shorthand(sigil) => (Some(sigil), name.to_token_stream()),
-            Value::Empty => return quote_spanned!(Span::mixed_site()=> #name = #private::Empty),
+            Value::Empty => return SpanField { name: name.constant(), value: None },
         };
-        // Not by `span!`'s own words: the calls stand at the user's expression, where an error about its type belongs.
+        // The calls stand at the user's expression, where an error about its type belongs.
         let place = Span::mixed_site().located_at(expression.span());
         let private = at(private, place);
         let value = match sigil {
@@ -149,7 +159,7 @@ impl Field {
             Some(Sigil::Display) => quote_spanned!(place=> #private::value(&#private::display(&&(#expression)))),
             Some(Sigil::Debug) => quote_spanned!(place=> #private::value(&#private::debug(&&(#expression)))),
         };
-        quote_spanned!(Span::mixed_site()=> #name = #value)
+        SpanField { name: name.constant(), value: Some(value) }
     }
 }
 

@@ -9,6 +9,14 @@ use quote::{quote, quote_spanned};
 use syn::Ident;
 use syn::spanned::Spanned as _;
 
+/// A field of the span.
+pub(crate) struct SpanField {
+    /// Its name, a constant expression.
+    pub(crate) name: TokenStream,
+    /// Its value, a reference; none if it is only declared.
+    pub(crate) value: Option<TokenStream>,
+}
+
 /// The path of the runtime's private module; everything that generated code names starts there.
 pub(crate) fn private_path(args: &Args) -> TokenStream {
     match &args.krate {
@@ -38,8 +46,8 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
     let (site, span, phase, sampled) =
         (local("__MEMTRACK_SITE"), local("__span"), local("__phase"), local("__sampled"));
     let definition = site::definition(args, function, &private, &site);
-    let (bind_phase, phase_field) = phase_tokens(args, &private, &phase);
-    let make_span = span_tokens(args, function, &private, &phase_field);
+    let (bind_phase, phase_value) = phase_tokens(args, &private, &phase);
+    let (span_definitions, make_span) = span_tokens(args, function, &private, phase_value);
     let (bind_sampled, make_span) = match &args.sample {
         None => (TokenStream::new(), make_span),
         Some(rate) => {
@@ -66,6 +74,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
     quote_spanned! {Span::mixed_site()=>
         if #private::enabled() {
             #definition
+            #span_definitions
             #uses
             #bind_phase
             #bind_sampled
@@ -78,8 +87,8 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
     }
 }
 
-/// The variable that holds the phase, and the phase as the span's field.
-fn phase_tokens(args: &Args, private: &TokenStream, phase: &Ident) -> (TokenStream, TokenStream) {
+/// The variable that holds the phase, and the phase as the value of the span's field, if it is given.
+fn phase_tokens(args: &Args, private: &TokenStream, phase: &Ident) -> (TokenStream, Option<TokenStream>) {
     let name = local("__phase_name");
     match &args.phase {
         Some(given) => {
@@ -88,37 +97,57 @@ fn phase_tokens(args: &Args, private: &TokenStream, phase: &Ident) -> (TokenStre
                 let #name: #private::Name = #given;
                 let #phase = #private::phase(#name);
             };
-            (bind, quote!(#name))
+            (bind, Some(quote_spanned!(Span::mixed_site()=> #private::value(&#name))))
         }
-        None => (
-            quote_spanned!(Span::mixed_site()=> let #phase = #private::no_phase();),
-            quote_spanned!(Span::mixed_site()=> #private::Empty),
-        ),
+        None => (quote_spanned!(Span::mixed_site()=> let #phase = #private::no_phase();), None),
     }
 }
 
-/// The span with all its fields.
-fn span_tokens(args: &Args, function: &Function, private: &TokenStream, phase_field: &TokenStream) -> TokenStream {
-    let name = local("__MEMTRACK_NAME");
-    let level = args
+/// The span with all its fields: the definitions of its description, and the expression that makes it.
+fn span_tokens(
+    args: &Args,
+    function: &Function,
+    private: &TokenStream,
+    phase: Option<TokenStream>,
+) -> (TokenStream, TokenStream) {
+    let (name, level) = (local("__MEMTRACK_NAME"), local("__MEMTRACK_LEVEL"));
+    let (callsite, description) = (local("__MEMTRACK_CALLSITE"), local("__MEMTRACK_DESCRIPTION"));
+    let given_level = args
         .level
         .as_ref()
         .map_or_else(|| quote_spanned!(Span::mixed_site()=> #private::Level::INFO), |level| level.tokens(private));
     let target = target_tokens(args, private);
-    let parent = args.parent.as_ref().map(|parent| quote_spanned!(Span::mixed_site()=> parent: #parent,));
+    let source = site::source(function);
     // The runtime knows its own fields by their order.
-    let own = own_fields(args).into_iter().map(|field| {
-        if field == "mem.phase" {
-            quote_spanned!(Span::mixed_site()=> #field = #phase_field)
-        } else {
-            quote_spanned!(Span::mixed_site()=> #field = #private::Empty)
-        }
-    });
+    let own = own_fields(args)
+        .into_iter()
+        .map(|field| SpanField { name: quote!(#field), value: phase.clone().filter(|_| field == "mem.phase") });
     let arguments = arguments::fields(args, function, private);
-    let fields = args.fields.iter().map(|field| field.tokens(private));
-    quote_spanned! {Span::mixed_site()=>
-        #private::span!(target: #target, #parent #level, #name, #(#own,)* #(#arguments,)* #(#fields),*)
-    }
+    let given = args.fields.iter().map(|field| field.described(private));
+    let fields: Vec<SpanField> = own.chain(arguments).chain(given).collect();
+    let names = fields.iter().map(|field| &field.name);
+    let values = fields.iter().enumerate().filter_map(|(place, field)| {
+        let value = field.value.as_ref()?;
+        Some(quote_spanned!(Span::mixed_site()=> (#place, #value)))
+    });
+    let definitions = quote_spanned! {Span::mixed_site()=>
+        const #level: #private::Level = #given_level;
+        static #callsite: #private::Callsite = #private::Callsite::new(&#description);
+        static #description: #private::Description =
+            #private::description(#name, #target, #level, #source, &[#(#names),*], &#callsite);
+    };
+    let made = match &args.parent {
+        None => quote_spanned!(Span::mixed_site()=> #private::span(&#callsite, [#(#values),*])),
+        Some(parent) => {
+            let place = Span::mixed_site().located_at(parent.span());
+            let private = at(private, place);
+            quote_spanned!(place=> #private::span_in(&#callsite, #parent, [#(#values),*]))
+        }
+    };
+    let made = quote_spanned! {Span::mixed_site()=>
+        if #private::is_wanted(&#callsite, #level) { #made } else { #private::no_span(&#callsite) }
+    };
+    (definitions, made)
 }
 
 /// The target of the span and of the function's events.

@@ -14,9 +14,7 @@ use syn::ext::IdentExt as _;
 pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream, site: &Ident) -> TokenStream {
     let name = name(args, function);
     let options = options(args, private);
-    // `file!` and `line!` say where their own tokens stand: at the function's name.
-    let place = Span::mixed_site().located_at(function.signature.ident.span());
-    let source = quote_spanned!(place=> ::core::module_path!(), ::core::file!(), ::core::line!());
+    let source = source(function);
     // Once, so that what is wrong with a constant is said once.
     let (name_constant, given) =
         (local("__MEMTRACK_NAME"), args.name.as_ref().map_or(name, |name| name.checked(private)));
@@ -24,6 +22,13 @@ pub(crate) fn definition(args: &Args, function: &Function, private: &TokenStream
         const #name_constant: #private::Name = #given;
         static #site: #private::Site = #private::Site::new(#name_constant, #source, #options);
     }
+}
+
+/// The function's module, file and line, as three arguments.
+pub(crate) fn source(function: &Function) -> TokenStream {
+    // `file!` and `line!` say where their own tokens stand: at the function's name.
+    let place = Span::mixed_site().located_at(function.signature.ident.span());
+    quote_spanned!(place=> ::core::module_path!(), ::core::file!(), ::core::line!())
 }
 
 /// The options as a chain of constant calls.

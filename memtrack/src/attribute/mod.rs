@@ -8,6 +8,7 @@ mod activation;
 mod allocator;
 mod argument;
 mod budget;
+mod callsite;
 mod future_call;
 mod guard;
 mod hand_over;
@@ -28,6 +29,7 @@ pub mod private {
     pub use super::allocator::{allocator_of, current_allocator};
     pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
+    pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
     pub use super::future_call::FutureCall;
     pub use super::guard::{Guard, call_once, returned};
     pub use super::hand_over::{Pause, hand_over};
@@ -36,8 +38,7 @@ pub mod private {
     pub use super::tracked::Tracked;
     pub use super::value::{Limit, debug, display, follows_from, level, not_empty, rate, value};
     pub use crate::enabled;
-    pub use tracing::field::Empty;
-    pub use tracing::{Level, Span, event, span};
+    pub use tracing::{Level, Span, event};
 
     /// The type of a scope's and a phase's name.
     pub type Name = &'static str;

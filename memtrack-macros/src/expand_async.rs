@@ -6,11 +6,11 @@
 //! `Tracked` opens the scope and polls on at once.
 
 use crate::args::Args;
-use crate::expand::{emit, return_edge, run_body};
+use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body};
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{never_returns, rebind_parameters, stated_return_type, use_receiver};
+use crate::signature::{may_return_future, never_returns, rebind_parameters, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
@@ -35,33 +35,23 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let receiver = use_receiver(&function.signature);
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature);
+    let body = run_body(&function);
     let statements = if never_returns(&function.signature) {
-        let body = function.body.stream();
-        quote_spanned! {Span::mixed_site()=>
-            match #private::Tracked::never(async move {
-                #receiver
-                #rebinds
-                #open
-                #body
-            }).await {}
-        }
+        let inside = quote_spanned!(Span::mixed_site()=> #receiver #rebinds #open #body);
+        let block = block_of_user(&function, &["async", "move"], inside);
+        quote_spanned!(Span::mixed_site()=> match #private::Tracked::never(#block).await {})
     } else {
-        let return_type = stated_return_type(&function.signature);
-        let edge = return_edge(&return_type);
-        let body = run_body(&function, &return_type, |_| TokenStream::new());
-        let outcome = judge(args, &private, &return_type);
+        let (bind_return_type, edge) = (bind_return_type(&private), return_edge());
+        let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+        let block = block_of_user(&function, &["async", "move"], inside);
+        // A future that the function returns is for its caller to await; one that a block gives would be forgotten.
+        let yields = may_return_future(&function.signature)
+            .then(|| quote_spanned!(Span::mixed_site()=> #[allow(clippy::async_yields_async)]));
+        let outcome = judge(args, &private, &function.signature);
         quote_spanned! {Span::mixed_site()=>
-            #[allow(clippy::needless_return)]
-            return #private::Tracked::new(
-                async move {
-                    #edge
-                    #receiver
-                    #rebinds
-                    #open
-                    #body
-                },
-                #outcome,
-            ).await;
+            #bind_return_type
+            #yields
+            return #private::Tracked::new(#block, #outcome).await;
         }
     };
     emit(&function, &signature, statements)

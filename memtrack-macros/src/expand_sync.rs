@@ -8,7 +8,7 @@
 
 use crate::args::Args;
 use crate::early_return;
-use crate::expand::{emit, return_edge, run_body};
+use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body, run_body_to_value};
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
@@ -48,43 +48,31 @@ fn inline(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
     let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
-    let body = if never_returns(&function.signature) {
-        // `!` is no type for a `let`, and a block around the statements would be one too many.
-        function.body.stream()
-    } else {
-        run_body(&function, &stated_return_type(&function.signature), |_| TokenStream::new())
-    };
-    emit_inline(&private, &function, &guard, &open, &body)
+    emit_inline(&private, &function, &guard, &open, &run_body(&function))
 }
 
 fn closure(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
     let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #handle.open(#parts);));
-    let return_type = stated_return_type(&function.signature);
-    let edge = return_edge(&return_type);
-    let body = run_body(&function, &return_type, |_| TokenStream::new());
+    let (bind_return_type, edge, body) = (bind_return_type(&private), return_edge(), run_body(&function));
     let receiver = use_receiver(&function.signature);
-    let inspect = args.inspects_value().then(|| inspect(args, &private, &return_type, &guard, &value));
+    let inspect = args.inspects_value().then(|| inspect(args, &private, &function, &guard, &value));
     // Here and not where the guard is dropped: a budget's panic must leave the value to be dropped.
     let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #guard.finish();));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature);
+    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+    let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
+        #bind_return_type
         let mut #guard = #private::Guard::idle();
-        let #value: #return_type = {
+        let #value = {
             let #handle = &mut #guard;
-            #private::call_once(move || {
-                #edge
-                #receiver
-                #rebinds
-                #open
-                #body
-            })
+            #private::call_once(#closure)
         };
         #inspect
         #finish
-        #[allow(clippy::needless_return)]
         return #value;
     };
     emit(&function, &signature, statements)
@@ -97,24 +85,18 @@ fn inline_with_value(args: &Args, mut function: Function) -> TokenStream {
     let fails = args.err.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> #guard.left_early_with_error();));
     let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts); #fails));
     let return_type = stated_return_type(&function.signature);
-    early_return::report(&mut function.body, &private, &guard, &judge(args, &private, &return_type));
-    let body = run_body(&function, &return_type, |value| {
-        let inspect = inspect(args, &private, &return_type, &guard, value);
+    early_return::report(&mut function.body, &private, &guard, &judge(args, &private, &function.signature));
+    let body = run_body_to_value(&function, &return_type, |value| {
+        let inspect = inspect(args, &private, &function, &guard, value);
         quote_spanned!(Span::mixed_site()=> #[allow(unreachable_code)] { #inspect })
     });
     emit_inline(&private, &function, &guard, &open, &body)
 }
 
 /// Tells of a returned value, and tells the guard how it looks.
-fn inspect(
-    args: &Args,
-    private: &TokenStream,
-    return_type: &TokenStream,
-    guard: &Ident,
-    returned: &Ident,
-) -> TokenStream {
+fn inspect(args: &Args, private: &TokenStream, function: &Function, guard: &Ident, returned: &Ident) -> TokenStream {
     let value = local("__inspected");
-    let inspection = inspection(args, private, return_type, &value);
+    let inspection = inspection(args, private, &function.signature, &value);
     quote_spanned! {Span::mixed_site()=>
         if #guard.is_open() {
             let #value = &#returned;

@@ -4,8 +4,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, FnArg, GenericArgument, Ident, Pat, PatIdent, PathArguments, ReceiverKind, ReturnType, Signature, Token,
-    Type, TypeParamBound,
+    Attribute, FnArg, GenericArgument, Ident, Lifetime, Pat, PatIdent, PathArguments, ReceiverKind, ReturnType,
+    Signature, Token, Type, TypeParamBound,
 };
 
 /// Whether the function's return type is `!`.
@@ -49,6 +49,25 @@ pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture> {
     is_future.then_some(ReturnedFuture { is_of_async_trait })
 }
 
+/// Whether what the function returns could be a future, as far as the way its type is written tells.
+pub(crate) fn may_return_future(signature: &Signature) -> bool {
+    const NEVER_FUTURES: [&str; 8] = ["Result", "Option", "Vec", "String", "HashMap", "BTreeMap", "Rc", "Arc"];
+    fn may_be_future(ty: &Type) -> bool {
+        match ty {
+            Type::Array(_) | Type::Never(_) | Type::Ptr(_) | Type::FnPtr(_) | Type::Slice(_) | Type::Tuple(_) => false,
+            Type::Reference(inner) => inner.mutability.is_some() && may_be_future(&inner.elem),
+            Type::Paren(inner) => may_be_future(&inner.elem),
+            Type::Group(inner) => may_be_future(&inner.elem),
+            Type::Path(path) => {
+                !is_plain(ty)
+                    && path.path.segments.last().is_none_or(|last| NEVER_FUTURES.iter().all(|name| last.ident != name))
+            }
+            _ => true,
+        }
+    }
+    matches!(&signature.output, ReturnType::Type(_, output) if may_be_future(output))
+}
+
 /// Whether the function's return type is an `impl Trait`.
 pub(crate) fn returns_opaque_type(signature: &Signature) -> bool {
     fn is_opaque(ty: &Type) -> bool {
@@ -78,10 +97,11 @@ pub(crate) fn is_parameter(signature: &Signature, name: &str) -> bool {
     })
 }
 
-/// The return type as a `let` can state it: each `impl Trait` becomes `_`, none becomes `()`.
+/// The return type as a `let` can state it: each `impl Trait` becomes `_`, none becomes `()`, and rustc finds the lifetimes,
+/// since naming one would be a use of it in the body.
 pub(crate) fn stated_return_type(signature: &Signature) -> TokenStream {
-    struct Erase;
-    impl VisitMut for Erase {
+    struct Erase<'a>(&'a Signature);
+    impl VisitMut for Erase<'_> {
         fn visit_type_mut(&mut self, node: &mut Type) {
             if let Type::ImplTrait(_) = node {
                 *node = Type::Verbatim(quote_spanned!(Span::mixed_site()=> _));
@@ -89,12 +109,18 @@ pub(crate) fn stated_return_type(signature: &Signature) -> TokenStream {
                 visit_mut::visit_type_mut(self, node);
             }
         }
+        fn visit_lifetime_mut(&mut self, node: &mut Lifetime) {
+            // Others are `'static`, or bound in the type itself.
+            if self.0.generics.lifetimes().any(|parameter| parameter.lifetime == *node) {
+                *node = Lifetime::new("'_", node.span());
+            }
+        }
     }
     match &signature.output {
         ReturnType::Default => quote_spanned!(Span::mixed_site()=> ()),
         ReturnType::Type(_, output) => {
             let mut output = output.clone();
-            Erase.visit_type_mut(&mut output);
+            Erase(signature).visit_type_mut(&mut output);
             output.into_token_stream()
         }
     }
@@ -163,6 +189,23 @@ fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident:
         }
     });
     quote_spanned!(Span::mixed_site()=> #underscore #(#attributes)* let #mutability #ident = #ident;)
+}
+
+/// Whether values of this type have nothing to drop, as far as the way it is written tells.
+fn is_plain(ty: &Type) -> bool {
+    const PLAIN: [&str; 16] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "bool",
+        "char",
+    ];
+    match ty {
+        Type::Reference(_) | Type::Ptr(_) | Type::FnPtr(_) => true,
+        Type::Path(path) => PLAIN.iter().any(|name| path.qself.is_none() && path.path.is_ident(name)),
+        Type::Tuple(tuple) => tuple.elems.iter().all(is_plain),
+        Type::Array(array) => is_plain(&array.elem),
+        Type::Paren(inner) => is_plain(&inner.elem),
+        Type::Group(inner) => is_plain(&inner.elem),
+        _ => false,
+    }
 }
 
 fn rebind_pattern(attributes: &[Attribute], pattern: &mut Pat, index: usize) -> TokenStream {

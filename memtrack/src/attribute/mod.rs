@@ -33,7 +33,7 @@ pub mod private {
     pub use super::future_call::FutureCall;
     pub use super::guard::{Guard, call_once, returned};
     pub use super::hand_over::{Pause, hand_over};
-    pub use super::outcome::{Fallible, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
+    pub use super::outcome::{Fallible, Returns, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
     pub use super::site::{Options, Site};
     pub use super::tracked::Tracked;
     pub use super::value::{Limit, debug, display, follows_from, level, not_empty, rate, value};

@@ -1,6 +1,8 @@
 //! How a returned value tells success from failure.
 
 use crate::scope::Outcome;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// A return type that `#[track_memory(err)]` can tell apart.
 #[diagnostic::on_unimplemented(
@@ -24,6 +26,41 @@ impl<T, E> Fallible for Result<T, E> {
     #[inline]
     fn as_result(&self) -> Result<&T, &E> {
         self.as_ref()
+    }
+}
+
+/// The type that a function returns, as a value of no size: generated code hands the type on by it without naming it.
+pub struct Returns<T>(PhantomData<fn() -> T>);
+
+impl<T> Clone for Returns<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Returns<T> {}
+
+impl<T> fmt::Debug for Returns<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Returns")
+    }
+}
+
+impl<T> Returns<T> {
+    /// Of a type that rustc infers.
+    #[expect(clippy::new_without_default, reason = "not for people")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+
+    /// A value for a `return` that never runs.
+    ///
+    /// # Panics
+    ///
+    /// Always.
+    #[cold]
+    pub fn value(self) -> T {
+        unreachable!("the `return` behind an `if false` ran")
     }
 }
 

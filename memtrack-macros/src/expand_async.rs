@@ -10,7 +10,7 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{may_return_future, never_returns, rebind_parameters, use_receiver};
+use crate::signature::{BodyPlace, may_return_future, never_returns, rebind_parameters, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
@@ -34,7 +34,7 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     };
     let receiver = use_receiver(&function.signature);
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let body = run_body(&function);
     let statements = if never_returns(&function.signature) {
         let inside = quote_spanned!(Span::mixed_site()=> #receiver #rebinds #open #body);

@@ -10,7 +10,7 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{rebind_parameters, returns_opaque_type, use_receiver};
+use crate::signature::{BodyPlace, rebind_parameters, returns_opaque_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::spanned::Spanned as _;
@@ -37,7 +37,7 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let wrap = Ident::new(wrap, place);
     let wrapped = quote_spanned!(place=> #call.#wrap(#value, #judge));
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
     let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>

@@ -12,7 +12,7 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
+use crate::signature::{BodyPlace, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
@@ -61,7 +61,7 @@ fn closure(args: &Args, function: Function) -> TokenStream {
     // Here and not where the guard is dropped: a budget's panic must leave the value to be dropped.
     let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #guard.finish();));
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
     let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
@@ -114,7 +114,7 @@ fn emit_inline(
     body: &TokenStream,
 ) -> TokenStream {
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Function);
     let statements = quote_spanned! {Span::mixed_site()=>
         let mut #guard = #private::Guard::idle();
         #rebinds

@@ -156,15 +156,33 @@ pub(crate) fn use_receiver(signature: &Signature) -> TokenStream {
     })
 }
 
-/// Makes each parameter of the signature a plain name, and returns the `let`s that bind the user's patterns again.
+/// Where a body goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyPlace {
+    /// It stays in the function.
+    Function,
+    /// Into a closure or an async block, which then owns what it uses.
+    Inside,
+}
+
+/// Makes the parameters of the signature plain names, and returns the `let`s that bind the user's patterns again.
 ///
 /// Bound again after the guard, the arguments are dropped before it, in the order of an ordinary function: later
 /// parameters first, and of one parameter the pattern's variables before what the pattern leaves behind. That leftover
-/// is why a pattern takes two steps.
-pub(crate) fn rebind_parameters(signature: &mut Signature) -> TokenStream {
+/// is why a pattern takes two steps. What has nothing to drop stays the parameter it is, for the lints that look at
+/// parameters, where that is the same to the body.
+pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> TokenStream {
     let mut rebinds = TokenStream::new();
     for (index, input) in signature.inputs.iter_mut().enumerate() {
         let FnArg::Typed(parameter) = input else { continue };
+        let stays = match place {
+            BodyPlace::Function => is_plain(&parameter.ty),
+            // A variable that the body changes would be changed in a copy, and rustc says so.
+            BodyPlace::Inside => is_reference(&parameter.ty) && is_plain_name(&parameter.pat),
+        };
+        if stays {
+            continue;
+        }
         let (on_parameter, on_let) = split_attributes(&parameter.attrs);
         parameter.attrs = on_parameter;
         let simple = match &mut *parameter.pat {
@@ -181,14 +199,17 @@ pub(crate) fn rebind_parameters(signature: &mut Signature) -> TokenStream {
     rebinds
 }
 
-fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident: &Ident) -> TokenStream {
-    // The one use of the parameter that the user did not write.
-    let underscore = ident.to_string().starts_with('_').then(|| {
-        quote_spanned! {Span::mixed_site()=>
-            #[allow(clippy::used_underscore_binding, clippy::no_effect_underscore_binding)]
-        }
-    });
-    quote_spanned!(Span::mixed_site()=> #underscore #(#attributes)* let #mutability #ident = #ident;)
+fn is_plain_name(pattern: &Pat) -> bool {
+    matches!(pattern, Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
+}
+
+fn is_reference(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) => true,
+        Type::Paren(inner) => is_reference(&inner.elem),
+        Type::Group(inner) => is_reference(&inner.elem),
+        _ => false,
+    }
 }
 
 /// Whether values of this type have nothing to drop, as far as the way it is written tells.
@@ -205,6 +226,20 @@ fn is_plain(ty: &Type) -> bool {
         Type::Paren(inner) => is_plain(&inner.elem),
         Type::Group(inner) => is_plain(&inner.elem),
         _ => false,
+    }
+}
+
+fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident: &Ident) -> TokenStream {
+    // The one use of the parameter that the user did not write.
+    let value = if ident.to_string().starts_with('_') {
+        quote_spanned!(Span::mixed_site()=> { #[allow(clippy::used_underscore_binding)] { #ident } })
+    } else {
+        ident.to_token_stream()
+    };
+    quote_spanned! {Span::mixed_site()=>
+        #[allow(clippy::shadow_same)]
+        #(#attributes)*
+        let #mutability #ident = #value;
     }
 }
 

@@ -4,56 +4,89 @@
 //! words, repeated options and missing values are handled for all alike.
 
 use crate::errors::Errors;
-use crate::fields::Field;
-use crate::prologue::at;
+use crate::fields::{Field, read_fields};
+use crate::level::Level;
+use crate::limit::{Limit, Rate};
+use crate::lists::{ArgumentNames, Columns, OomActions};
+use crate::reaction::Reaction;
+use crate::report::Report;
 use crate::suggest::nearest;
-use crate::text::{Text, bare};
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use crate::text::Text;
+use crate::values::{path, refuse_value, skip_to_comma, text, value};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
-use syn::spanned::Spanned as _;
-use syn::{Expr, ExprLit, ExprPath, Ident, Lit, LitStr, Path, Token, token};
+use syn::{Expr, Ident, LitStr, Path, Token, token};
 
 /// Every option's word, for "did you mean".
-const OPTIONS: &[&str] = &["name", "phase", "device", "fields", "level", "target", "err", "crate"];
+const OPTIONS: &[&str] = &[
+    "name",
+    "phase",
+    "device",
+    "devices",
+    "fields",
+    "args",
+    "skip",
+    "skip_all",
+    "level",
+    "target",
+    "parent",
+    "follows_from",
+    "err",
+    "ret",
+    "future",
+    "max_delta",
+    "max_peak",
+    "max_allocs",
+    "leak_check",
+    "on_exceed",
+    "sample",
+    "oom",
+    "min_delta",
+    "only",
+    "crate",
+];
 
-/// The level's words, in tracing's order of numbers, 1 to 5.
-const LEVELS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
+/// Options of which only one can be given.
+pub(crate) const EXCLUSIVE: &[(&str, &str)] =
+    &[("device", "devices"), ("args", "skip"), ("skip", "skip_all"), ("args", "skip_all")];
 
 /// The options given.
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) name: Option<Text>,
     pub(crate) phase: Option<Text>,
-    pub(crate) device: Option<Expr>,
+    pub(crate) device: Option<Device>,
     pub(crate) fields: Vec<Field>,
+    pub(crate) arguments: ArgumentNames,
     pub(crate) level: Option<Level>,
     pub(crate) target: Option<Text>,
-    /// The word `err`.
-    pub(crate) err: Option<Ident>,
+    pub(crate) parent: Option<Expr>,
+    pub(crate) follows_from: Option<Expr>,
+    pub(crate) err: Option<Report>,
+    pub(crate) ret: Option<Report>,
+    /// The word `future`.
+    pub(crate) future: Option<Ident>,
+    pub(crate) max_delta: Option<Limit>,
+    pub(crate) max_peak: Option<Limit>,
+    pub(crate) max_allocs: Option<Limit>,
+    pub(crate) leak_check: Option<Limit>,
+    /// The word `on_exceed`, and what it asks for.
+    pub(crate) on_exceed: Option<(Ident, Reaction)>,
+    pub(crate) sample: Option<Rate>,
+    pub(crate) oom: OomActions,
+    pub(crate) min_delta: Option<Limit>,
+    pub(crate) columns: Columns,
     pub(crate) krate: Option<Path>,
 }
 
-/// A span's level.
-pub(crate) enum Level {
-    /// One of tracing's, by its name in capitals, at the user's literal.
-    Known(Ident),
-    Constant(ExprPath),
-}
-
-impl Level {
-    /// The level as an expression, given the path of the runtime's private module.
-    pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
-        match self {
-            Self::Known(name) => quote_spanned!(name.span()=> #private::Level::#name),
-            Self::Constant(path) => {
-                let place = Span::mixed_site().located_at(path.span());
-                let private = at(private, place);
-                quote_spanned!(place=> #private::level(#path))
-            }
-        }
-    }
+/// What the options `device` and `devices` name.
+pub(crate) enum Device {
+    One(Expr),
+    Several(Expr),
+    /// `devices(all)`.
+    All,
 }
 
 impl Args {
@@ -101,35 +134,82 @@ impl Args {
             "name" => self.name = Some(text(&word, input)?),
             "phase" => self.phase = Some(text(&word, input)?),
             "target" => self.target = Some(text(&word, input)?),
-            "device" => self.device = Some(value(&word, "an allocator, as in `device = &self.allocator`", input)?),
-            "level" => self.level = Some(level(&word, input)?),
+            "device" => {
+                let device = value(&word, "an allocator, as in `device = &self.allocator`", input)?;
+                self.device = Some(Device::One(device));
+            }
+            "devices" => self.device = Some(Device::read_several(&word, input)?),
+            "level" => self.level = Some(Level::read(&word, input)?),
+            "parent" => self.parent = Some(value(&word, "a span, as in `parent = &self.span`", input)?),
+            "follows_from" => {
+                self.follows_from = Some(value(&word, "spans, as in `follows_from = [&self.span]`", input)?);
+            }
             "crate" => self.krate = Some(path(&word, input)?),
-            "fields" => self.fields = fields(&word, input, errors)?,
+            "fields" => self.fields = read_fields(&word, input, errors)?,
+            "args" => self.arguments = ArgumentNames::read_args(&word, input, errors)?,
+            "skip" => self.arguments = ArgumentNames::read_skip(&word, input, errors)?,
+            "skip_all" => refuse_value(&word, input)?,
+            "err" => self.err = Some(Report::read(word, input, errors)?),
+            "ret" => self.ret = Some(Report::read(word, input, errors)?),
+            "max_delta" => self.max_delta = Some(Limit::read_size(&word, input)?),
+            "max_peak" => self.max_peak = Some(Limit::read_size(&word, input)?),
+            "min_delta" => self.min_delta = Some(Limit::read_size(&word, input)?),
+            "max_allocs" => self.max_allocs = Some(Limit::read_count(&word, input)?),
+            "leak_check" => self.leak_check = Some(Limit::read_allowance(&word, input)?),
+            "on_exceed" => self.on_exceed = Some((word.clone(), Reaction::read(&word, input)?)),
+            "sample" => self.sample = Some(Rate::read(&word, input)?),
+            "oom" => self.oom = OomActions::read(&word, input, errors)?,
+            "only" => self.columns = Columns::read(&word, input, errors)?,
             _ => {
-                if input.peek(Token![=]) || input.peek(token::Paren) {
-                    return Err(syn::Error::new_spanned(&word, format!("`{option}` takes no value")));
-                }
-                self.err = Some(word);
+                refuse_value(&word, input)?;
+                self.future = Some(word);
             }
         }
         Ok(())
     }
+
+    /// Whether a budget is given, which needs to see how the function ends.
+    pub(crate) fn has_budget(&self) -> bool {
+        self.max_delta.is_some() || self.max_peak.is_some() || self.max_allocs.is_some() || self.leak_check.is_some()
+    }
+
+    /// Whether the returned value is looked at.
+    pub(crate) fn inspects_value(&self) -> bool {
+        self.err.is_some() || self.ret.is_some()
+    }
 }
 
-/// Leaves the option that is being read: goes to the next comma outside of brackets.
-fn skip_to_comma(input: ParseStream<'_>) -> syn::Result<()> {
-    while !input.is_empty() && !input.peek(Token![,]) {
-        input.parse::<proc_macro2::TokenTree>()?;
+impl Device {
+    fn read_several(word: &Ident, input: ParseStream<'_>) -> syn::Result<Self> {
+        const EXAMPLE: &str = "allocators, as in `devices = [&first, &second]` or `devices(all)`";
+        if !input.peek(token::Paren) {
+            return value(word, EXAMPLE, input).map(Self::Several);
+        }
+        let content;
+        syn::parenthesized!(content in input);
+        let all: Option<Ident> = content.parse()?;
+        match all {
+            Some(all) if all == "all" && content.is_empty() => Ok(Self::All),
+            _ => Err(syn::Error::new_spanned(word, format!("`devices` needs {EXAMPLE}"))),
+        }
     }
-    Ok(())
 }
 
 fn once(option: &str, place: &impl ToTokens, seen: &mut Vec<String>) -> syn::Result<()> {
     if seen.iter().any(|earlier| earlier == option) {
         return Err(syn::Error::new_spanned(place, format!("`{option}` given twice")));
     }
+    let rivals = EXCLUSIVE.iter().filter_map(|&(one, other)| match option {
+        _ if option == one => Some(other),
+        _ if option == other => Some(one),
+        _ => None,
+    });
+    let rival = rivals.into_iter().find(|rival| seen.iter().any(|earlier| earlier == rival));
     seen.push(option.to_owned());
-    Ok(())
+    match rival {
+        Some(rival) => Err(syn::Error::new_spanned(place, format!("use one of `{rival}` and `{option}`"))),
+        None => Ok(()),
+    }
 }
 
 fn unknown(word: &Ident) -> syn::Error {
@@ -142,94 +222,4 @@ fn unknown(word: &Ident) -> syn::Error {
         }
     };
     syn::Error::new_spanned(word, message)
-}
-
-/// The `=` of an option that needs a value.
-fn equals(word: &Ident, example: &str, input: ParseStream<'_>) -> syn::Result<()> {
-    if !input.peek(Token![=]) {
-        return Err(syn::Error::new_spanned(word, format!("`{word}` needs {example}")));
-    }
-    input.parse::<Token![=]>()?;
-    if input.is_empty() || input.peek(Token![,]) {
-        return Err(syn::Error::new_spanned(word, format!("`{word}` needs {example}")));
-    }
-    Ok(())
-}
-
-fn value(word: &Ident, example: &str, input: ParseStream<'_>) -> syn::Result<Expr> {
-    equals(word, example, input)?;
-    input.parse()
-}
-
-fn text(word: &Ident, input: ParseStream<'_>) -> syn::Result<Text> {
-    equals(word, &format!("a string, as in `{word} = \"…\"`"), input)?;
-    Text::read(word, input)
-}
-
-fn path(word: &Ident, input: ParseStream<'_>) -> syn::Result<Path> {
-    let example = "a path, as in `crate = my_library::memtrack`";
-    equals(word, example, input)?;
-    if input.peek(LitStr) {
-        return Err(input.error(format!("`crate` needs {example}")));
-    }
-    // A path as in `use`: no generic arguments, and `crate` or `$crate` may stand first.
-    input.call(Path::parse_mod_style)
-}
-
-fn level(word: &Ident, input: ParseStream<'_>) -> syn::Result<Level> {
-    equals(word, "a level, as in `level = \"debug\"`", input)?;
-    let known = |index: usize, span| Level::Known(Ident::new(&LEVELS[index].to_uppercase(), span));
-    match bare(input.parse()?) {
-        Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) => {
-            let text = literal.value().to_lowercase();
-            if let Some(index) = LEVELS.iter().position(|level| *level == text) {
-                return Ok(known(index, literal.span()));
-            }
-            let hint = match nearest(&text, &LEVELS) {
-                Some(level) => format!("did you mean `{level}`?"),
-                None => "the levels are `trace`, `debug`, `info`, `warn` and `error`".to_owned(),
-            };
-            Err(syn::Error::new_spanned(&literal, format!("unknown level `{text}`; {hint}")))
-        }
-        Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => match literal.base10_parse::<usize>() {
-            Ok(number @ 1..=5) => Ok(known(number - 1, literal.span())),
-            _ => Err(syn::Error::new_spanned(&literal, "a level's number is 1 (trace) to 5 (error)")),
-        },
-        Expr::Path(path) => Ok(Level::Constant(path)),
-        other => Err(syn::Error::new_spanned(other, "`level` needs a name, a number or the path of a constant")),
-    }
-}
-
-/// Reads each field by itself, so that one that is wrong hides no other.
-fn fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Vec<Field>> {
-    if !input.peek(token::Paren) {
-        return Err(syn::Error::new_spanned(word, "`fields` needs a list, as in `fields(rows = rows.len(), %name)`"));
-    }
-    let content;
-    syn::parenthesized!(content in input);
-    let mut fields = Vec::new();
-    while !content.is_empty() {
-        match content.parse() {
-            Ok(field) if content.is_empty() || content.peek(Token![,]) => push_field(field, &mut fields, errors),
-            Ok(_) => {
-                errors.push(content.error("expected `,` before the next field"));
-                skip_to_comma(&content)?;
-            }
-            Err(error) => {
-                errors.push(error);
-                skip_to_comma(&content)?;
-            }
-        }
-        content.parse::<Option<Token![,]>>()?;
-    }
-    Ok(fields)
-}
-
-/// Adds a field, unless an earlier one has its name.
-fn push_field(field: Field, fields: &mut Vec<Field>, errors: &mut Errors) {
-    if fields.iter().any(|earlier| earlier.key() == field.key()) {
-        errors.push_at(field.name(), format!("field `{}` given twice", field.key()));
-    } else {
-        fields.push(field);
-    }
 }

@@ -1,8 +1,8 @@
-//! Telling the guard about early `return`s where the body cannot be a closure.
+//! Looking at the value of early `return`s where the body cannot be a closure.
 //!
-//! Used for `err` with `#[track_caller]` only. Each `return value` of the function itself reports its value on the way;
-//! what is left is `?`, which leaves a function that returns a `Result` only with an error, and a `return` that a macro
-//! writes, which cannot be seen here.
+//! Used for `err` and `ret` with `#[track_caller]` only. Each `return value` of the function itself reports its value on
+//! the way; what is left is `?`, which leaves a function that returns a `Result` only with an error, and a `return` that a
+//! macro writes, which cannot be seen here.
 
 use crate::function::in_braces_of;
 use proc_macro2::{Group, Span, TokenStream};
@@ -11,11 +11,11 @@ use syn::parse::Parser as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, Ident, Item};
 
-/// Makes every `return value` of `body` a `return` that first tells `guard` how `value` looks. A body that does not
-/// parse is left as it is, for rustc to report.
-pub(crate) fn report(body: &mut Group, private: &TokenStream, guard: &Ident) {
+/// Makes every `return value` of `body` a `return` that first tells `guard` what the closure `judge` says of `value`. A
+/// body that does not parse is left as it is, for rustc to report.
+pub(crate) fn report(body: &mut Group, private: &TokenStream, guard: &Ident, judge: &TokenStream) {
     let Ok(mut statements) = Block::parse_within.parse2(body.stream()) else { return };
-    let mut reporter = Reporter { private, guard };
+    let mut reporter = Reporter { private, guard, judge };
     for statement in &mut statements {
         reporter.visit_stmt_mut(statement);
     }
@@ -25,6 +25,7 @@ pub(crate) fn report(body: &mut Group, private: &TokenStream, guard: &Ident) {
 struct Reporter<'a> {
     private: &'a TokenStream,
     guard: &'a Ident,
+    judge: &'a TokenStream,
 }
 
 impl VisitMut for Reporter<'_> {
@@ -33,9 +34,11 @@ impl VisitMut for Reporter<'_> {
         if let Expr::Return(expression) = node
             && let Some(value) = &mut expression.expr
         {
-            let Self { private, guard } = self;
+            let Self { private, guard, judge } = self;
             let returned = value.to_token_stream();
-            **value = Expr::Verbatim(quote_spanned!(Span::mixed_site()=> #private::returned(&mut #guard, #returned)));
+            **value = Expr::Verbatim(quote_spanned! {Span::mixed_site()=>
+                #private::returned(&mut #guard, #returned, #judge)
+            });
         }
     }
 

@@ -4,10 +4,12 @@ use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
 use crate::function::{Function, in_braces_of};
+use crate::items;
 use crate::prologue::local;
-use crate::{expand_async, expand_sync};
-use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use crate::signature::returned_future;
+use crate::{expand_async, expand_future, expand_sync};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::parse::Parser as _;
 use syn::{Block, Expr, Signature, Stmt};
 
@@ -15,6 +17,9 @@ use syn::{Block, Expr, Signature, Stmt};
 ///
 /// With a mistake anywhere, the item is emitted as it was, so that its callers do not fail too.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+    if let Some(expanded) = items::attribute(&args, &item) {
+        return expanded;
+    }
     let mut errors = Errors::default();
     let args = Args::read(args, &mut errors);
     let function = Function::read(item.clone(), &mut errors);
@@ -26,9 +31,17 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     }
     match function {
         Some(function) if function.signature.asyncness.is_some() => expand_async::expand(&args, function),
+        Some(function) if args.future.is_some() || is_of_async_trait(&function) => {
+            expand_future::expand(&args, function)
+        }
         Some(function) => expand_sync::expand(&args, function),
         None => item,
     }
+}
+
+/// Whether the function is an `async fn` to its author, which `#[async_trait]` has rewritten.
+fn is_of_async_trait(function: &Function) -> bool {
+    returned_future(&function.signature).is_some_and(|future| future.is_of_async_trait)
 }
 
 /// The function with another signature and other statements between its braces.
@@ -38,11 +51,20 @@ pub(crate) fn emit(function: &Function, signature: &Signature, statements: Token
     quote!(#(#attributes)* #visibility #defaultness #signature #body)
 }
 
-/// The user's body, run to its value and that value returned.
+/// The user's body as the last expression of whatever it is put in.
 ///
-/// The `let` ends the life of the last expression's temporaries before anything else happens, whatever the edition. The
-/// user's block stays a block of its own, in the user's braces. `inspect` comes between, given the value's name.
-pub(crate) fn run_body(
+/// It stays a block of its own in the user's braces, since lints look at where a block begins. The braces around it are of
+/// this crate's edition, in which the temporaries of a last expression end with its block, before the variables around it
+/// and whatever the user's edition. The parentheses keep rustc from calling the user's braces one pair too many, and the one
+/// lint allowed is one that would report this block instead of the user's last expression.
+pub(crate) fn run_body(function: &Function) -> TokenStream {
+    let mut body = Group::new(Delimiter::Parenthesis, function.body.to_token_stream());
+    body.set_span(Span::mixed_site().located_at(function.body.span()));
+    quote_spanned!(Span::mixed_site()=> #[allow(clippy::implicit_return)] { #body })
+}
+
+/// The user's body, run to its value and that value returned after `inspect`, which is given the value's name.
+pub(crate) fn run_body_to_value(
     function: &Function,
     return_type: &TokenStream,
     inspect: impl FnOnce(&syn::Ident) -> TokenStream,
@@ -62,19 +84,26 @@ pub(crate) fn run_body(
     }
 }
 
-/// A `return` of the declared type that never runs.
+/// A variable of the type that the function returns, whatever that is: rustc infers it from a `return` that never runs.
+///
+/// Naming the type would be a use of its lifetimes in the body, and some of it cannot be named.
+pub(crate) fn bind_return_type(private: &TokenStream) -> TokenStream {
+    let edge = return_edge();
+    let returned = local("__returns");
+    quote_spanned! {Span::mixed_site()=>
+        let #returned = #private::Returns::new();
+        #edge
+    }
+}
+
+/// A `return` of the function's type that never runs, for an async block or a closure in the function.
 ///
 /// The type of an async block cannot be stated; seeing this first, rustc coerces every later `return` to it.
-pub(crate) fn return_edge(return_type: &TokenStream) -> TokenStream {
-    let value = local("__edge");
-    // At the return type, which is what rustc then shows as the reason of a mismatch.
-    let place = return_type.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span());
-    let edge = quote_spanned!(Span::mixed_site().located_at(place)=> return #value;);
+pub(crate) fn return_edge() -> TokenStream {
+    let returned = local("__returns");
     quote_spanned! {Span::mixed_site()=>
-        #[allow(unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::needless_return)]
         if false {
-            let #value: #return_type = loop {};
-            #edge
+            return #returned.value();
         }
     }
 }

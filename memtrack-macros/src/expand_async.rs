@@ -6,10 +6,11 @@
 //! `Tracked` opens the scope and polls on at once.
 
 use crate::args::Args;
-use crate::expand::{emit, return_edge, run_body};
+use crate::expand::{bind_return_type, emit, return_edge, run_body};
 use crate::function::Function;
+use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{never_returns, rebind_parameters, stated_return_type, use_receiver};
+use crate::signature::{BodyPlace, never_returns, rebind_parameters, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
@@ -33,9 +34,9 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     };
     let receiver = use_receiver(&function.signature);
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
+    let body = run_body(&function);
     let statements = if never_returns(&function.signature) {
-        let body = function.body.stream();
         quote_spanned! {Span::mixed_site()=>
             match #private::Tracked::never(async move {
                 #receiver
@@ -45,16 +46,10 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
             }).await {}
         }
     } else {
-        let return_type = stated_return_type(&function.signature);
-        let edge = return_edge(&return_type);
-        let body = run_body(&function, &return_type, |_| TokenStream::new());
-        let outcome = if args.err.is_some() {
-            quote_spanned!(Span::mixed_site()=> #private::outcome_of::<#return_type>)
-        } else {
-            quote_spanned!(Span::mixed_site()=> #private::outcome_ok)
-        };
+        let (bind_return_type, edge) = (bind_return_type(&private), return_edge());
+        let outcome = judge(args, &private, &function.signature);
         quote_spanned! {Span::mixed_site()=>
-            #[allow(clippy::needless_return)]
+            #bind_return_type
             return #private::Tracked::new(
                 async move {
                     #edge

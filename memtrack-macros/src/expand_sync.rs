@@ -2,17 +2,19 @@
 //!
 //! The guard is the first variable, so it is dropped last; the arguments are bound again after it. The body stands in
 //! the function itself, so that `return`, `?`, lifetimes and `#[track_caller]` work as without the attribute. Only where
-//! that cannot be exact it moves into a closure that is called once: with `err`, which must see the value of every
-//! `return`, and with a `self` taken by value, which cannot be bound again.
+//! that cannot be exact it moves into a closure that is called once: with `err` and `ret`, which must see the value of
+//! every `return`, with a budget, which may panic once everything the call owns is dropped, and with a `self` taken by
+//! value, which cannot be bound again.
 
 use crate::args::Args;
 use crate::early_return;
-use crate::expand::{emit, return_edge, run_body};
+use crate::expand::{bind_return_type, emit, return_edge, run_body, run_body_to_value};
 use crate::function::Function;
+use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
+use crate::signature::{BodyPlace, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 
 /// Where the body stands.
 enum Placement {
@@ -20,8 +22,8 @@ enum Placement {
     Inline,
     /// In a closure called once.
     Closure,
-    /// In the function although `err` asks for the closure, as `#[track_caller]` forbids it.
-    InlineWithResult,
+    /// In the function although the returned value asks for the closure, as `#[track_caller]` forbids it.
+    InlineWithValue,
 }
 
 /// Expands a function that is not `async`.
@@ -29,8 +31,8 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     let placement = if never_returns(&function.signature) {
         Placement::Inline
     } else if function.has_attribute("track_caller") {
-        if args.err.is_some() { Placement::InlineWithResult } else { Placement::Inline }
-    } else if args.err.is_some() || owns_receiver(&function.signature) {
+        if args.inspects_value() { Placement::InlineWithValue } else { Placement::Inline }
+    } else if args.inspects_value() || args.has_budget() || owns_receiver(&function.signature) {
         Placement::Closure
     } else {
         Placement::Inline
@@ -38,7 +40,7 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
     match placement {
         Placement::Inline => inline(args, function),
         Placement::Closure => closure(args, function),
-        Placement::InlineWithResult => inline_with_result(args, function),
+        Placement::InlineWithValue => inline_with_value(args, function),
     }
 }
 
@@ -46,32 +48,24 @@ fn inline(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
     let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts);));
-    let body = if never_returns(&function.signature) {
-        // `!` is no type for a `let`, and a block around the statements would be one too many.
-        function.body.stream()
-    } else {
-        run_body(&function, &stated_return_type(&function.signature), |_| TokenStream::new())
-    };
-    emit_inline(&private, &function, &guard, &open, &body)
+    emit_inline(&private, &function, &guard, &open, &run_body(&function))
 }
 
 fn closure(args: &Args, function: Function) -> TokenStream {
     let private = private_path(args);
     let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
     let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #handle.open(#parts);));
-    let return_type = stated_return_type(&function.signature);
-    let edge = return_edge(&return_type);
-    let body = run_body(&function, &return_type, |_| TokenStream::new());
+    let (bind_return_type, edge, body) = (bind_return_type(&private), return_edge(), run_body(&function));
     let receiver = use_receiver(&function.signature);
-    let inspect = args.err.as_ref().map(|_| {
-        let check = check_result(&private, &return_type, &quote!(&#value));
-        quote_spanned!(Span::mixed_site()=> #guard.ends_with(#check);)
-    });
+    let inspect = args.inspects_value().then(|| inspect(args, &private, &function, &guard, &value));
+    // Here and not where the guard is dropped: a budget's panic must leave the value to be dropped.
+    let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #guard.finish();));
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
     let statements = quote_spanned! {Span::mixed_site()=>
+        #bind_return_type
         let mut #guard = #private::Guard::idle();
-        let #value: #return_type = {
+        let #value = {
             let #handle = &mut #guard;
             #private::call_once(move || {
                 #edge
@@ -82,28 +76,37 @@ fn closure(args: &Args, function: Function) -> TokenStream {
             })
         };
         #inspect
-        #[allow(clippy::needless_return)]
+        #finish
         return #value;
     };
     emit(&function, &signature, statements)
 }
 
-fn inline_with_result(args: &Args, mut function: Function) -> TokenStream {
+fn inline_with_value(args: &Args, mut function: Function) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
-    let open = prologue(args, &function, |parts| {
-        quote_spanned! {Span::mixed_site()=>
-            #guard.open(#parts);
-            #guard.left_early_with_error();
-        }
-    });
+    // What leaves without a word has failed: it left by `?`.
+    let fails = args.err.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> #guard.left_early_with_error();));
+    let open = prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #guard.open(#parts); #fails));
     let return_type = stated_return_type(&function.signature);
-    early_return::report(&mut function.body, &private, &guard);
-    let body = run_body(&function, &return_type, |value| {
-        let check = check_result(&private, &return_type, &quote!(&#value));
-        quote_spanned!(Span::mixed_site()=> #[allow(unreachable_code)] { #guard.ends_with(#check); })
+    early_return::report(&mut function.body, &private, &guard, &judge(args, &private, &function.signature));
+    let body = run_body_to_value(&function, &return_type, |value| {
+        let inspect = inspect(args, &private, &function, &guard, value);
+        quote_spanned!(Span::mixed_site()=> #[allow(unreachable_code)] { #inspect })
     });
     emit_inline(&private, &function, &guard, &open, &body)
+}
+
+/// Tells of a returned value, and tells the guard how it looks.
+fn inspect(args: &Args, private: &TokenStream, function: &Function, guard: &Ident, returned: &Ident) -> TokenStream {
+    let value = local("__inspected");
+    let inspection = inspection(args, private, &function.signature, &value);
+    quote_spanned! {Span::mixed_site()=>
+        if #guard.is_open() {
+            let #value = &#returned;
+            #guard.ends_with(#inspection);
+        }
+    }
 }
 
 /// The guard, the parameters inside it, and the body behind them.
@@ -115,7 +118,7 @@ fn emit_inline(
     body: &TokenStream,
 ) -> TokenStream {
     let mut signature = function.signature.clone();
-    let rebinds = rebind_parameters(&mut signature);
+    let rebinds = rebind_parameters(&mut signature, BodyPlace::Function);
     let statements = quote_spanned! {Span::mixed_site()=>
         let mut #guard = #private::Guard::idle();
         #rebinds
@@ -123,9 +126,4 @@ fn emit_inline(
         #body
     };
     emit(function, &signature, statements)
-}
-
-/// The outcome of a returned value; an error about its type is shown at the return type.
-fn check_result(private: &TokenStream, return_type: &TokenStream, value: &TokenStream) -> TokenStream {
-    quote_spanned!(Span::mixed_site()=> #private::outcome_of::<#return_type>(#value))
 }

@@ -3,7 +3,9 @@
 //! Read here and not left to `span!`, so that a slip is reported at the user's token and a name that memtrack writes
 //! itself is refused.
 
-use crate::prologue::at;
+use crate::errors::Errors;
+use crate::prologue::{SpanField, at};
+use crate::values::skip_to_comma;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt as _;
@@ -46,6 +48,16 @@ impl Name {
             }
             Self::Literal(literal) => Some(literal.value()),
             Self::Constant(..) => None,
+        }
+    }
+}
+
+impl Name {
+    /// The name as a constant expression.
+    fn constant(&self) -> TokenStream {
+        match self.text() {
+            Some(text) => LitStr::new(&text, self.span()).into_token_stream(),
+            None => self.to_token_stream(),
         }
     }
 }
@@ -122,7 +134,7 @@ impl Parse for Field {
 
 impl Field {
     /// Where the field is named.
-    pub(crate) fn name(&self) -> &impl ToTokens {
+    fn name(&self) -> &impl ToTokens {
         &self.name
     }
 
@@ -131,15 +143,15 @@ impl Field {
         self.name.text().unwrap_or_else(|| self.name.to_token_stream().to_string())
     }
 
-    /// The field as `span!` takes it, given the path of the runtime's private module.
-    pub(crate) fn tokens(&self, private: &TokenStream) -> TokenStream {
+    /// The field of the span, given the path of the runtime's private module.
+    pub(crate) fn described(&self, private: &TokenStream) -> SpanField {
         let Self { name, value } = self;
         let (sigil, expression) = match value {
             Value::Given(sigil, expression) => (sigil.as_ref(), expression.to_token_stream()),
             Value::Shorthand(sigil) => (Some(sigil), name.to_token_stream()),
-            Value::Empty => return quote_spanned!(Span::mixed_site()=> #name = #private::Empty),
+            Value::Empty => return SpanField { name: name.constant(), value: None },
         };
-        // Not by `span!`'s own words: the calls stand at the user's expression, where an error about its type belongs.
+        // The calls stand at the user's expression, where an error about its type belongs.
         let place = Span::mixed_site().located_at(expression.span());
         let private = at(private, place);
         let value = match sigil {
@@ -147,6 +159,40 @@ impl Field {
             Some(Sigil::Display) => quote_spanned!(place=> #private::value(&#private::display(&&(#expression)))),
             Some(Sigil::Debug) => quote_spanned!(place=> #private::value(&#private::debug(&&(#expression)))),
         };
-        quote_spanned!(Span::mixed_site()=> #name = #value)
+        SpanField { name: name.constant(), value: Some(value) }
+    }
+}
+
+/// Reads the list; each field by itself, so that one that is wrong hides no other.
+pub(crate) fn read_fields(word: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Vec<Field>> {
+    if !input.peek(token::Paren) {
+        return Err(syn::Error::new_spanned(word, "`fields` needs a list, as in `fields(rows = rows.len(), %name)`"));
+    }
+    let content;
+    syn::parenthesized!(content in input);
+    let mut fields = Vec::new();
+    while !content.is_empty() {
+        match content.parse() {
+            Ok(field) if content.is_empty() || content.peek(Token![,]) => push_field(field, &mut fields, errors),
+            Ok(_) => {
+                errors.push(content.error("expected `,` before the next field"));
+                skip_to_comma(&content)?;
+            }
+            Err(error) => {
+                errors.push(error);
+                skip_to_comma(&content)?;
+            }
+        }
+        content.parse::<Option<Token![,]>>()?;
+    }
+    Ok(fields)
+}
+
+/// Adds a field, unless an earlier one has its name.
+fn push_field(field: Field, fields: &mut Vec<Field>, errors: &mut Errors) {
+    if fields.iter().any(|earlier| earlier.key() == field.key()) {
+        errors.push_at(field.name(), format!("field `{}` given twice", field.key()));
+    } else {
+        fields.push(field);
     }
 }

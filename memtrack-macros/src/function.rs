@@ -66,7 +66,7 @@ impl Parse for Function {
 }
 
 /// The block that a token is: itself, or in the invisible groups around what a macro took for a `$body:block`.
-fn braced(token: TokenTree) -> Option<Group> {
+pub(crate) fn braced(token: TokenTree) -> Option<Group> {
     let TokenTree::Group(group) = token else { return None };
     match group.delimiter() {
         Delimiter::Brace => Some(group),
@@ -97,15 +97,9 @@ fn is_function(fork: ParseStream<'_>) -> bool {
     qualified.unwrap_or(false)
 }
 
-/// The error for an item that is no function, at the word that says which item it is.
+/// The error for an item that is and holds no function, at the word that says which item it is.
 fn other_item(input: ParseStream<'_>) -> syn::Error {
-    let message = if input.peek(Token![impl]) || (input.peek(Token![unsafe]) && input.peek2(Token![impl])) {
-        "expected a function; put `#[track_memory]` on each method of this `impl` block that is to be measured"
-    } else if input.peek(Token![mod]) {
-        "expected a function; put `#[track_memory]` on each function of this module that is to be measured"
-    } else {
-        "expected a function"
-    };
+    let message = "expected a function, `impl` block, trait or module";
     if input.peek(Token![unsafe]) {
         let _: syn::Result<Token![unsafe]> = input.parse();
     }

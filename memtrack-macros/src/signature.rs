@@ -23,14 +23,52 @@ fn is_never(ty: &Type) -> bool {
     }
 }
 
-/// Whether the function's return type is a `Pin<Box<dyn Future>>`.
-pub(crate) fn returns_boxed_future(signature: &Signature) -> bool {
-    let ReturnType::Type(_, output) = &signature.output else { return false };
-    let boxed = argument_of(output, "Pin").and_then(|boxed| argument_of(boxed, "Box"));
-    matches!(boxed, Some(Type::TraitObject(object)) if object.bounds.iter().any(|bound| {
-        matches!(bound, TypeParamBound::Trait(bound)
-            if bound.path.segments.last().is_some_and(|segment| segment.ident == "Future"))
-    }))
+/// A future that a function returns, as far as its written type tells.
+pub(crate) struct ReturnedFuture<'a> {
+    /// Whether `#[async_trait]` has written the signature: the function is an `async fn` to its author.
+    pub(crate) is_of_async_trait: bool,
+    /// What it gives, where that is written.
+    pub(crate) output: Option<&'a Type>,
+}
+
+/// The future in the function's return type: a `Pin<Box<dyn Future>>` or an `impl Future`.
+pub(crate) fn returned_future(signature: &Signature) -> Option<ReturnedFuture<'_>> {
+    let ReturnType::Type(_, output) = &signature.output else { return None };
+    let bounds = match &**output {
+        Type::ImplTrait(opaque) => &opaque.bounds,
+        boxed => match argument_of(boxed, "Pin").and_then(|boxed| argument_of(boxed, "Box")) {
+            Some(Type::TraitObject(object)) => &object.bounds,
+            _ => return None,
+        },
+    };
+    let future = bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => bound.path.segments.last().filter(|segment| segment.ident == "Future"),
+        _ => None,
+    })?;
+    let output = match &future.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(assigned) if assigned.ident == "Output" => Some(&assigned.ty),
+            _ => None,
+        }),
+        _ => None,
+    };
+    let is_of_async_trait = bounds
+        .iter()
+        .any(|bound| matches!(bound, TypeParamBound::Lifetime(lifetime) if lifetime.ident == "async_trait"));
+    Some(ReturnedFuture { is_of_async_trait, output })
+}
+
+/// Whether the function's return type is an `impl Trait`.
+pub(crate) fn returns_opaque_type(signature: &Signature) -> bool {
+    fn is_opaque(ty: &Type) -> bool {
+        match ty {
+            Type::ImplTrait(_) => true,
+            Type::Paren(inner) => is_opaque(&inner.elem),
+            Type::Group(inner) => is_opaque(&inner.elem),
+            _ => false,
+        }
+    }
+    matches!(&signature.output, ReturnType::Type(_, output) if is_opaque(output))
 }
 
 /// The first type argument of a type whose path ends in `name`.
@@ -101,15 +139,33 @@ pub(crate) fn use_receiver(signature: &Signature) -> TokenStream {
     })
 }
 
-/// Makes each parameter of the signature a plain name, and returns the `let`s that bind the user's patterns again.
+/// Where a body goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyPlace {
+    /// It stays in the function.
+    Function,
+    /// Into a closure or an async block, which then owns what it uses.
+    Inside,
+}
+
+/// Makes the parameters of the signature plain names, and returns the `let`s that bind the user's patterns again.
 ///
 /// Bound again after the guard, the arguments are dropped before it, in the order of an ordinary function: later
 /// parameters first, and of one parameter the pattern's variables before what the pattern leaves behind. That leftover
-/// is why a pattern takes two steps.
-pub(crate) fn rebind_parameters(signature: &mut Signature) -> TokenStream {
+/// is why a pattern takes two steps. What has nothing to drop stays the parameter it is, for the lints that look at
+/// parameters, where that is the same to the body.
+pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> TokenStream {
     let mut rebinds = TokenStream::new();
     for (index, input) in signature.inputs.iter_mut().enumerate() {
         let FnArg::Typed(parameter) = input else { continue };
+        let stays = match place {
+            BodyPlace::Function => is_plain(&parameter.ty),
+            // A variable that the body changes would be changed in a copy, and rustc says so.
+            BodyPlace::Inside => is_reference(&parameter.ty) && is_plain_name(&parameter.pat),
+        };
+        if stays {
+            continue;
+        }
         let (on_parameter, on_let) = split_attributes(&parameter.attrs);
         parameter.attrs = on_parameter;
         let simple = match &mut *parameter.pat {
@@ -126,14 +182,48 @@ pub(crate) fn rebind_parameters(signature: &mut Signature) -> TokenStream {
     rebinds
 }
 
+fn is_plain_name(pattern: &Pat) -> bool {
+    matches!(pattern, Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
+}
+
+fn is_reference(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) => true,
+        Type::Paren(inner) => is_reference(&inner.elem),
+        Type::Group(inner) => is_reference(&inner.elem),
+        _ => false,
+    }
+}
+
+/// Whether values of this type have nothing to drop, as far as the way it is written tells.
+fn is_plain(ty: &Type) -> bool {
+    const PLAIN: [&str; 16] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "bool",
+        "char",
+    ];
+    match ty {
+        Type::Reference(_) | Type::Ptr(_) | Type::FnPtr(_) => true,
+        Type::Path(path) => PLAIN.iter().any(|name| path.qself.is_none() && path.path.is_ident(name)),
+        Type::Tuple(tuple) => tuple.elems.iter().all(is_plain),
+        Type::Array(array) => is_plain(&array.elem),
+        Type::Paren(inner) => is_plain(&inner.elem),
+        Type::Group(inner) => is_plain(&inner.elem),
+        _ => false,
+    }
+}
+
 fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident: &Ident) -> TokenStream {
     // The one use of the parameter that the user did not write.
-    let underscore = ident.to_string().starts_with('_').then(|| {
-        quote_spanned! {Span::mixed_site()=>
-            #[allow(clippy::used_underscore_binding, clippy::no_effect_underscore_binding)]
-        }
-    });
-    quote_spanned!(Span::mixed_site()=> #underscore #(#attributes)* let #mutability #ident = #ident;)
+    let value = if ident.to_string().starts_with('_') {
+        quote_spanned!(Span::mixed_site()=> { #[allow(clippy::used_underscore_binding)] { #ident } })
+    } else {
+        ident.to_token_stream()
+    };
+    quote_spanned! {Span::mixed_site()=>
+        #[allow(clippy::shadow_same)]
+        #(#attributes)*
+        let #mutability #ident = #value;
+    }
 }
 
 fn rebind_pattern(attributes: &[Attribute], pattern: &mut Pat, index: usize) -> TokenStream {

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
 use divan::Bencher;
-use memtrack::CachingAllocator;
 use memtrack::device::Simulated;
-use memtrack::scope::{OpenScope, Outcome, Scope};
+use memtrack::scope::{CallSite, DevicesScope, OpenScope, Outcome, Scope};
+use memtrack::{Buffer, CachingAllocator};
 
 fn main() {
     let allocator = allocator();
@@ -27,6 +27,71 @@ fn open_and_close<const AROUND: usize>(bencher: Bencher<'_, '_>) {
     let around: [Scope; AROUND] = std::array::from_fn(|_| Scope::open(&allocator, "around", None));
     bencher.bench_local(|| drop(black_box(Scope::open(black_box(&allocator), "inner", None).close(Outcome::Ok))));
     around.into_iter().rev().for_each(drop);
+}
+
+static AROUND_SITE: CallSite = CallSite::new("around", module_path!(), file!(), line!());
+static INNER_SITE: CallSite = CallSite::new("inner", module_path!(), file!(), line!());
+
+/// `Scope::open_site` on a named allocator and `close`, inside so many open calls of another site.
+#[divan::bench(consts = [0, 1, 3], sample_size = 2000)]
+fn open_site_and_close<const AROUND: usize>(bencher: Bencher<'_, '_>) {
+    let allocator = allocator();
+    let around: [Scope; AROUND] = std::array::from_fn(|_| Scope::open_site(&allocator, &AROUND_SITE, None));
+    let open = || Scope::open_site(black_box(&allocator), &INNER_SITE, None);
+    bencher.bench_local(|| drop(black_box(open().close(Outcome::Ok))));
+    around.into_iter().rev().for_each(drop);
+}
+
+/// A recursive call: of the same site as so many open ones.
+#[divan::bench(consts = [1, 1000], sample_size = 2000)]
+fn open_site_recursively<const AROUND: usize>(bencher: Bencher<'_, '_>) {
+    let allocator = allocator();
+    let around: Vec<Scope> = (0..AROUND).map(|_| Scope::open_site(&allocator, &INNER_SITE, None)).collect();
+    let open = || Scope::open_site(black_box(&allocator), &INNER_SITE, None);
+    bencher.bench_local(|| drop(black_box(open().close(Outcome::Ok))));
+    around.into_iter().rev().for_each(drop);
+}
+
+/// A scope over so many devices.
+#[divan::bench(consts = [1, 2, 8], sample_size = 2000)]
+fn open_and_close_on_devices<const COUNT: usize>(bencher: Bencher<'_, '_>) {
+    let allocators: [CachingAllocator; COUNT] = std::array::from_fn(|_| allocator());
+    let open = || DevicesScope::open(black_box(&allocators), "all", None);
+    bencher.bench_local(|| drop(black_box(open().close(Outcome::Ok))));
+}
+
+/// A cached allocation of 512 bytes and its free, inside scopes of one kind or another.
+mod pair {
+    use super::*;
+
+    fn pair<S>(bencher: Bencher<'_, '_>, around: impl FnOnce(&CachingAllocator) -> S) {
+        let allocator = allocator();
+        let take = || drop(black_box(Buffer::<u8>::uninit(&allocator, black_box(512)).unwrap()));
+        take();
+        let around = around(&allocator);
+        bencher.bench_local(take);
+        drop(around);
+    }
+
+    #[divan::bench(sample_size = 2000)]
+    fn in_no_scope(bencher: Bencher<'_, '_>) {
+        pair(bencher, |_| ());
+    }
+
+    #[divan::bench(sample_size = 2000)]
+    fn in_a_scope(bencher: Bencher<'_, '_>) {
+        pair(bencher, |allocator| Scope::open(allocator, "around", None));
+    }
+
+    #[divan::bench(sample_size = 2000)]
+    fn in_a_call_of_a_site(bencher: Bencher<'_, '_>) {
+        pair(bencher, |allocator| Scope::open_site(allocator, &AROUND_SITE, None));
+    }
+
+    #[divan::bench(sample_size = 2000)]
+    fn in_a_scope_over_two_devices(bencher: Bencher<'_, '_>) {
+        pair(bencher, |of| DevicesScope::open(&[of.clone(), allocator()], "around", None));
+    }
 }
 
 /// Three scopes in each other.

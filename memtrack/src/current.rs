@@ -3,14 +3,20 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::allocator::CachingAllocator;
 use crate::sync::{read, write};
 
 static DEFAULT: RwLock<Option<CachingAllocator>> = RwLock::new(None);
-static ENABLED: AtomicBool = AtomicBool::new(true);
+/// One byte, so that what is not measured costs one load however many switches there are.
+static SWITCHES: AtomicU8 = AtomicU8::new(ENABLED);
 static WARNED: AtomicBool = AtomicBool::new(false);
+
+/// Measuring is on, see [`set_enabled`].
+pub(crate) const ENABLED: u8 = 1;
+/// Annotated functions are measured even when nobody reads their spans, see [`set_measure_all`].
+pub(crate) const MEASURE_ALL: u8 = 2;
 
 thread_local! {
     /// Allocators this thread made current, the newest last.
@@ -54,17 +60,43 @@ pub(crate) fn measured() -> Option<CachingAllocator> {
     if enabled() { current_or_warn() } else { None }
 }
 
+/// All switches, as [`ENABLED`] and [`MEASURE_ALL`]. One relaxed load.
+#[inline]
+pub(crate) fn switches() -> u8 {
+    SWITCHES.load(Ordering::Relaxed)
+}
+
+fn set_switch(switch: u8, on: bool) {
+    if on {
+        SWITCHES.fetch_or(switch, Ordering::Relaxed);
+    } else {
+        SWITCHES.fetch_and(!switch, Ordering::Relaxed);
+    }
+}
+
 /// Whether measuring is on, see [`set_enabled`]. One relaxed load.
 #[inline]
 pub fn enabled() -> bool {
-    ENABLED.load(Ordering::Relaxed)
+    switches() & ENABLED != 0
 }
 
 /// Turns `#[track_memory]`, [`scope`](fn@crate::scope), [`phase`](fn@crate::phase), [`step`](fn@crate::step) and
 /// [`epoch`](fn@crate::epoch) on or off for the whole process; on at the start. Scopes that are open stay so. What is opened
 /// on an allocator by name measures all the same, and statistics of allocators are not concerned.
 pub fn set_enabled(enabled: bool) {
-    ENABLED.store(enabled, Ordering::Relaxed);
+    set_switch(ENABLED, enabled);
+}
+
+/// Whether every annotated function is measured, see [`set_measure_all`]. One relaxed load.
+#[inline]
+pub fn measure_all() -> bool {
+    switches() & MEASURE_ALL != 0
+}
+
+/// Measures every call of a function with `#[track_memory]` while measuring is on, also when a filter has turned its span off,
+/// so that the totals by call site ([`CachingAllocator::call_sites`]) do not depend on a log level; off at the start.
+pub fn set_measure_all(measure_all: bool) {
+    set_switch(MEASURE_ALL, measure_all);
 }
 
 /// While it lives, its allocator is the current one on this thread.

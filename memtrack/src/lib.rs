@@ -40,6 +40,7 @@
 //! - [`pinned`]: page-locked host memory, cached as PyTorch caches it, and copies that do not wait.
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
+//! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
@@ -74,6 +75,7 @@
 //!
 //! - `cuda` (default): the cuda device and the loans to cudarc. No CUDA is needed to build or to run.
 //! - `nvml` (default): the driver's view. Without it, or without NVML, summaries say so in that line.
+//! - `track` (default): without it [`#[track_memory]`](macro@track_memory) returns its item as it is.
 //! - `backtrace`: call sites in histories and snapshots.
 //! - `json`: reading snapshots from JSON; they are written as JSON without it.
 
@@ -81,6 +83,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct ReadmeExamples;
+
+/// The examples of the attribute's options, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/attribute.md")]
+struct AttributeExamples;
 
 #[deny(unsafe_code)]
 mod allocator;
@@ -100,6 +107,8 @@ mod ledger;
 #[forbid(unsafe_code)]
 mod memory;
 #[forbid(unsafe_code)]
+mod observer;
+#[forbid(unsafe_code)]
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
@@ -109,16 +118,18 @@ mod stats;
 #[forbid(unsafe_code)]
 mod sync;
 #[forbid(unsafe_code)]
+pub mod testing;
+#[forbid(unsafe_code)]
 pub mod units;
 
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
     GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
+    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser, allocators,
 };
-pub use attribute::AsAllocator;
 #[doc(hidden)]
 pub use attribute::private as __private;
+pub use attribute::{AsAllocator, AsAllocators, Budget, Exceeded};
 pub use buffer::{Buffer, Element};
 #[cfg(feature = "cuda")]
 pub use buffer::{CudaRef, CudaRefMut, CudaSliceRef, CudaSliceRefMut};
@@ -128,7 +139,7 @@ pub use memory::{
     max_memory_allocated, max_memory_reserved, mem_get_info, memory_allocated, memory_reserved, memory_stats,
     memory_summary, reset_accumulated_memory_stats, reset_peak_memory_stats, set_per_process_memory_fraction,
 };
-pub use memtrack_macros::track_memory;
+pub use memtrack_macros::{track_memory, track_memory_block};
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
 pub use scope::scope;

@@ -1,12 +1,14 @@
-//! A tracing subscriber that remembers everything.
+//! A tracing subscriber, or a layer of one, that remembers everything.
+
+mod layer;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, Interest, set_default};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use tracing_core::span::Current;
 
 /// A field's value, with the type it arrived in.
@@ -39,8 +41,10 @@ pub struct SpanLog {
     pub at_creation: BTreeMap<&'static str, Value>,
     /// The values of each later `record`.
     pub records: Vec<BTreeMap<&'static str, Value>>,
-    /// The index of the span it was made in.
+    /// The index of the span it was made in, or of the parent that was named.
     pub parent: Option<usize>,
+    /// The indices of the spans it follows from.
+    pub follows: Vec<usize>,
     metadata: &'static Metadata<'static>,
     handles: usize,
 }
@@ -85,15 +89,65 @@ impl SpanLog {
     }
 }
 
+/// One event.
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    /// Its target.
+    pub target: &'static str,
+    /// Its level.
+    pub level: Level,
+    /// Its fields but the message.
+    pub fields: BTreeMap<&'static str, Value>,
+    /// The name of the span it came in.
+    pub span: Option<&'static str>,
+}
+
 #[derive(Debug, Default)]
 struct Log {
     spans: Vec<SpanLog>,
     journal: Vec<String>,
     events: Vec<String>,
+    all_events: Vec<EventLog>,
     entered: Vec<usize>,
+    /// As a layer: the open spans by the registry's numbers.
+    ids: BTreeMap<u64, usize>,
 }
 
-/// The subscriber; clones share one memory.
+impl Log {
+    /// A new span's index.
+    fn begin(&mut self, metadata: &'static Metadata<'static>, values: Values, parent: Option<usize>) -> usize {
+        self.spans.push(SpanLog {
+            name: metadata.name(),
+            target: metadata.target(),
+            level: *metadata.level(),
+            declared: metadata.fields().iter().map(|field| field.name()).collect(),
+            at_creation: values.0,
+            records: Vec::new(),
+            parent,
+            follows: Vec::new(),
+            metadata,
+            handles: 1,
+        });
+        let index = self.spans.len() - 1;
+        self.note("new", index);
+        index
+    }
+
+    fn note(&mut self, what: &str, index: usize) {
+        self.journal.push(format!("{what} {}", self.spans[index].name));
+    }
+}
+
+/// Keeps tracing's cache of interests right in a process whose threads have different subscribers.
+///
+/// While only one subscriber exists, tracing asks the one of the thread that meets a callsite first, and a thread without
+/// any answers for all. So two are kept, used by nobody, who want to be asked each time.
+pub fn keep_interests_right() {
+    static KEPT: Once = Once::new();
+    KEPT.call_once(|| [Spans::default(), Spans::default()].map(Dispatch::new).into_iter().for_each(std::mem::forget));
+}
+
+/// The subscriber, or layer; clones share one memory.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
     log: Arc<Mutex<Log>>,
@@ -117,11 +171,25 @@ impl Spans {
 
     /// Installs this recorder on this thread too.
     pub fn install_here(&self) -> DefaultGuard {
+        keep_interests_right();
         set_default(self.clone())
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_event(&self, event: &Event<'_>) {
+        let mut values = Values::default();
+        event.record(&mut values);
+        let mut log = self.log();
+        if let Some(Value::Debug(message) | Value::Str(message)) = values.0.remove("message") {
+            log.events.push(message);
+        }
+        let metadata = event.metadata();
+        let span = log.entered.last().map(|entered| log.spans[*entered].name);
+        let event = EventLog { target: metadata.target(), level: *metadata.level(), fields: values.0, span };
+        log.all_events.push(event);
     }
 
     /// Adds a line to the journal.
@@ -144,6 +212,11 @@ impl Spans {
         self.log().events.clone()
     }
 
+    /// All events of a target.
+    pub fn events_of(&self, target: &str) -> Vec<EventLog> {
+        self.log().all_events.iter().filter(|event| event.target == target).cloned().collect()
+    }
+
     /// The one span of this name.
     ///
     /// # Panics
@@ -163,21 +236,28 @@ fn index(id: &Id) -> usize {
 #[derive(Default)]
 struct Values(BTreeMap<&'static str, Value>);
 
+impl Values {
+    fn insert(&mut self, field: &Field, value: Value) {
+        let former = self.0.insert(field.name(), value);
+        assert!(former.is_none(), "`{}` comes twice in one call", field.name());
+    }
+}
+
 impl Visit for Values {
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.0.insert(field.name(), Value::I64(value));
+        self.insert(field, Value::I64(value));
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.0.insert(field.name(), Value::U64(value));
+        self.insert(field, Value::U64(value));
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.0.insert(field.name(), Value::Bool(value));
+        self.insert(field, Value::Bool(value));
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), Value::Str(value.to_owned()));
+        self.insert(field, Value::Str(value.to_owned()));
     }
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name(), Value::Debug(format!("{value:?}")));
+        self.insert(field, Value::Debug(format!("{value:?}")));
     }
 }
 
@@ -196,19 +276,12 @@ impl Subscriber for Spans {
         let mut values = Values::default();
         attributes.record(&mut values);
         let mut log = self.log();
-        let span = SpanLog {
-            name: metadata.name(),
-            target: metadata.target(),
-            level: *metadata.level(),
-            declared: metadata.fields().iter().map(|field| field.name()).collect(),
-            at_creation: values.0,
-            records: Vec::new(),
-            parent: log.entered.last().copied(),
-            metadata,
-            handles: 1,
+        let parent = match attributes.parent() {
+            Some(parent) => Some(index(parent)),
+            None if attributes.is_root() => None,
+            None => log.entered.last().copied(),
         };
-        log.journal.push(format!("new {}", span.name));
-        log.spans.push(span);
+        log.begin(metadata, values, parent);
         Id::from_u64(log.spans.len() as u64)
     }
 
@@ -216,33 +289,27 @@ impl Subscriber for Spans {
         let mut values = Values::default();
         record.record(&mut values);
         let mut log = self.log();
-        let span = &mut log.spans[index(id)];
-        span.records.push(values.0);
-        let line = format!("record {}", span.name);
-        log.journal.push(line);
+        log.spans[index(id)].records.push(values.0);
+        log.note("record", index(id));
     }
 
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn record_follows_from(&self, id: &Id, follows: &Id) {
+        self.log().spans[index(id)].follows.push(index(follows));
+    }
 
     fn event(&self, event: &Event<'_>) {
-        let mut values = Values::default();
-        event.record(&mut values);
-        if let Some(Value::Debug(message) | Value::Str(message)) = values.0.remove("message") {
-            self.log().events.push(message);
-        }
+        self.keep_event(event);
     }
 
     fn enter(&self, id: &Id) {
         let mut log = self.log();
-        let line = format!("enter {}", log.spans[index(id)].name);
-        log.journal.push(line);
+        log.note("enter", index(id));
         log.entered.push(index(id));
     }
 
     fn exit(&self, id: &Id) {
         let mut log = self.log();
-        let line = format!("exit {}", log.spans[index(id)].name);
-        log.journal.push(line);
+        log.note("exit", index(id));
         log.entered.retain(|entered| *entered != index(id));
     }
 
@@ -264,9 +331,8 @@ impl Subscriber for Spans {
         let span = &mut log.spans[index(&id)];
         span.handles -= 1;
         let closed = span.handles == 0;
-        let line = format!("close {}", span.name);
         if closed {
-            log.journal.push(line);
+            log.note("close", index(&id));
         }
         closed
     }

@@ -3,42 +3,11 @@
 //! The bug class: a guard declared in the body is dropped before the function's arguments, so a function that consumes
 //! a buffer would seem to free nothing. Each test looks at the order of events and at the figures.
 
-use memtrack::{CachingAllocator, Current, track_memory};
+use memtrack::track_memory;
 use memtrack_tests::futures::{block_on, poll_once, yield_now};
-use memtrack_tests::memory::{Probe, host_allocator};
+use memtrack_tests::memory::{Bench, Probe};
 use memtrack_tests::spans::Spans;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tracing::subscriber::DefaultGuard;
-
-/// A recorder, and an allocator that is current.
-struct Bench {
-    spans: Spans,
-    allocator: CachingAllocator,
-    _installed: DefaultGuard,
-    _current: Current,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let (spans, installed) = Spans::install();
-        let allocator = host_allocator();
-        let current = allocator.make_current();
-        Self { spans, allocator, _installed: installed, _current: current }
-    }
-
-    fn probe(&self, name: &'static str) -> Probe {
-        Probe::new(name, &self.spans, &self.allocator, 1024)
-    }
-
-    /// The journal is `new f`, `enter f`, these lines, then `record f`, `exit f`, `close f`.
-    #[track_caller]
-    fn assert_freed_inside(&self, lines: &[&str], delta_bytes: i64, outcome: &str) {
-        let expected = [&["new f", "enter f"], lines, &["record f", "exit f", "close f"]].concat();
-        assert_eq!(self.spans.journal(), expected);
-        let span = self.spans.one("f");
-        assert_eq!((span.number("mem.delta"), span.text("mem.outcome").as_str()), (delta_bytes, outcome));
-    }
-}
 
 #[test]
 fn argument_by_value() {

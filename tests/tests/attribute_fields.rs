@@ -25,7 +25,7 @@ const OWN_FIELDS: [&str; 12] = [
 ];
 
 fn take(allocator: &CachingAllocator, bytes: usize) -> Buffer<u8> {
-    Buffer::uninit(allocator, bytes).unwrap_or_else(|error| panic!("{error}"))
+    Buffer::uninit(allocator, bytes).unwrap_or_else(|error| panic!("{}", error))
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_panic_in_recording_leaves_the_call_once() {
     for (name, call) in calls {
         let layer = Panicking::at_record();
         let _installed = layer.install();
-        assert!(panics(call), "{name}");
+        assert!(panics(call), "{}", name);
         assert_eq!(layer.records(), 1, "{name}");
     }
 }

@@ -13,11 +13,15 @@
 )]
 #![allow(clippy::many_single_char_names, clippy::trivially_copy_pass_by_ref, reason = "the shapes are short")]
 #![allow(clippy::never_loop, clippy::needless_continue, clippy::needless_return, reason = "the shapes are odd")]
+// Of a bare `panic!()` at the end, in edition 2018, with the attribute or without.
+#![allow(clippy::semicolon_if_nothing_returned)]
 #![allow(clippy::manual_async_fn, clippy::needless_pass_by_value, clippy::boxed_local, clippy::unwrap_used)]
 #![allow(clippy::elidable_lifetime_names, clippy::empty_loop, clippy::redundant_closure)]
 
 use memtrack::track_memory;
 use memtrack_tests::futures::block_on;
+// In the prelude since edition 2021.
+use std::convert::TryFrom;
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,7 +138,7 @@ fn shape_20_generics_constants_and_bounds() {
 fn shape_21_precise_capturing() {
     #[track_memory]
     fn f<'a>(x: &'a u32, _y: &u32) -> impl Fn() -> u32 + use<'a> {
-        || *x
+        move || *x
     }
     assert_eq!(f(&1, &2)(), 1);
 }

@@ -21,18 +21,6 @@ static E: u8 = 1;
 type F = u8;
 
 #[track_memory]
-pub unsafe trait G {}
-
-#[track_memory]
-unsafe impl G for A {}
-
-#[track_memory]
-impl A {}
-
-#[track_memory]
-mod h {}
-
-#[track_memory]
 macro_rules! i {
     () => {};
 }
@@ -42,5 +30,8 @@ use std::fmt;
 
 #[track_memory]
 unsafe extern "C" {}
+
+#[track_memory]
+extern crate std as j;
 
 fn main() {}

@@ -1,8 +1,12 @@
 //! Blocks: the pieces that segments are cut into, in a table by index.
 
+use std::panic::Location;
+use std::sync::Arc;
+
 use super::stream_uses::StreamUses;
 use crate::history::recording::StackId;
 use crate::ledger::ScopeKey;
+use crate::observer::{self, Observed};
 use crate::stats::PoolKind;
 
 /// A block's index in its shard's table.
@@ -30,6 +34,24 @@ pub(crate) enum BlockState {
     Unmapped,
 }
 
+/// Where a program asks for memory. Two words at most, so that it is passed in registers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// The line that called memtrack.
+    pub(crate) location: &'static Location<'static>,
+    /// How the program got there, if that is recorded.
+    pub(crate) stack: StackId,
+}
+
+/// What few blocks have, and only while the program holds them.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    /// The streams besides the block's own that use it.
+    pub(crate) uses: StreamUses,
+    /// Whom to tell of the free.
+    pub(crate) observed: Option<Arc<Observed>>,
+}
+
 /// A piece of a segment. A block is *split* if it has a neighbour; one without is a whole segment, or all of an expandable
 /// segment's addresses.
 #[derive(Debug)]
@@ -41,8 +63,8 @@ pub(crate) struct Block {
     pub(crate) requested_bytes: u64,
     /// The pool's search count when the block became free, for the garbage collector's notion of age.
     pub(crate) freed_at_search: u64,
-    /// The streams besides the block's own that use it. Nearly always none, so it costs one word.
-    pub(crate) uses: Option<Box<StreamUses>>,
+    /// What few blocks have, so it costs one word.
+    pub(crate) extras: Option<Box<Extras>>,
     /// Neighbours in the segment.
     pub(crate) prev: BlockIndex,
     pub(crate) next: BlockIndex,
@@ -50,7 +72,9 @@ pub(crate) struct Block {
     pub(crate) owner: Option<ScopeKey>,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
-    /// Where it was allocated, if that is recorded.
+    /// The line it was last allocated at; none before the first time.
+    pub(crate) location: Option<&'static Location<'static>>,
+    /// How the program got there, if that is recorded.
     pub(crate) stack: StackId,
     /// Where the segment that begins with it was.
     pub(crate) segment_stack: StackId,
@@ -68,17 +92,45 @@ impl Block {
             size_bytes,
             requested_bytes: 0,
             freed_at_search: 0,
-            uses: None,
+            extras: None,
             prev: NO_BLOCK,
             next: NO_BLOCK,
             owner: None,
             event_count: 0,
+            location: None,
             stack: StackId::NONE,
             segment_stack: StackId::NONE,
             segment: NOT_EXPANDABLE,
             pool,
             state: BlockState::Free,
         }
+    }
+
+    /// The block was handed out by `allocator`; its owner may be observed.
+    #[cold]
+    pub(crate) fn observe(&mut self, allocator: u64) {
+        if let (Some(observed), Some(location)) = (observer::observed(allocator, self.owner), self.location) {
+            observed.allocated(location, self.requested_bytes);
+            self.extras.get_or_insert_default().observed = Some(observed);
+        }
+    }
+
+    /// The program gives the block back. Returns the streams that use it besides its own, if any do.
+    #[inline]
+    pub(crate) fn give_back(&mut self) -> Option<StreamUses> {
+        match self.extras.take() {
+            None => None,
+            Some(extras) => self.give_back_with(*extras),
+        }
+    }
+
+    #[cold]
+    fn give_back_with(&self, extras: Extras) -> Option<StreamUses> {
+        let Extras { uses, observed } = extras;
+        if let (Some(observed), Some(location)) = (observed, self.location) {
+            observed.freed(location, self.requested_bytes);
+        }
+        (!uses.is_empty()).then_some(uses)
     }
 
     #[inline]

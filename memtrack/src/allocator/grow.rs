@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::block::Origin;
 use super::error::{AllocationError, OutOfMemory, Refusal};
 use super::events;
 use super::inner::{Growth, Inner};
 use super::shard::{Lease, Shard};
+use super::watch;
 use crate::context;
 use crate::device::{DeviceError, Stream};
 use crate::history::TraceAction;
-use crate::history::recording::{Event, StackId};
+use crate::history::recording::Event;
 use crate::stats::PoolKind;
 use crate::sync::lock;
 
@@ -34,6 +36,7 @@ pub(super) struct Request<'a> {
     pub(super) pool: PoolKind,
     /// What the limit is asked about, also when pages are mapped instead.
     pub(super) segment_bytes: u64,
+    pub(super) origin: Origin,
 }
 
 impl Inner {
@@ -43,10 +46,10 @@ impl Inner {
         &self,
         shard: Arc<Shard>,
         requested_bytes: u64,
-        stack: StackId,
+        origin: Origin,
     ) -> Result<Lease, AllocationError> {
         let mut retry = None;
-        let outcome = self.attempts(&shard, requested_bytes, stack, &mut retry);
+        let outcome = self.attempts(&shard, requested_bytes, origin, &mut retry);
         let stream = shard.stream;
         // Both logged here, where no lock is held: a subscriber may ask for statistics.
         if let Some(retry) = &retry {
@@ -54,6 +57,7 @@ impl Inner {
         }
         if let Err(AllocationError::OutOfMemory(error)) = &outcome {
             events::log_out_of_memory(error);
+            watch::tell(self, error);
         }
         self.pending.report_lost(self);
         outcome
@@ -63,15 +67,15 @@ impl Inner {
         &self,
         shard: &Arc<Shard>,
         requested_bytes: u64,
-        stack: StackId,
+        origin: Origin,
         retry: &mut Option<Retry>,
     ) -> Result<Lease, AllocationError> {
         let mut growth = lock(&self.growth);
-        growth.asked_at = stack;
+        growth.asked_at = origin.stack;
         let rules = growth.rules;
         // Whoever held the lock may have freed or brought in what fits; so may any other thread since the search.
         let serve_again = |shard: &Arc<Shard>, expandable| {
-            shard.serve_again(requested_bytes, stack, expandable).map(|grant| Lease::new(Arc::clone(shard), grant))
+            shard.serve_again(requested_bytes, origin, expandable).map(|grant| Lease::new(Arc::clone(shard), grant))
         };
         if let Some(lease) = serve_again(shard, rules.expandable) {
             return Ok(lease);
@@ -83,6 +87,7 @@ impl Inner {
             requested_bytes,
             pool: rules.pool(size_bytes),
             segment_bytes: rules.segment_size(size_bytes),
+            origin,
         };
         let started = Instant::now();
         let reserved_bytes = growth.reserved_bytes;
@@ -128,7 +133,7 @@ impl Inner {
 
     /// Takes memory for the request from the device. The inner error is a refusal that giving memory back may mend.
     fn take_memory(&self, growth: &mut Growth, request: &Request<'_>) -> Result<Result<Lease, Refusal>, DeviceError> {
-        let Request { shard, segment_bytes, requested_bytes, .. } = *request;
+        let Request { shard, segment_bytes, requested_bytes, origin, .. } = *request;
         // Of what is reserved already no more than the limit's worth was asked for, so nothing overflows but a mistake.
         if growth.limit_bytes.is_some_and(|limit| growth.reserved_bytes.saturating_add(segment_bytes) > limit) {
             return Ok(Err(Refusal::Limit));
@@ -146,7 +151,7 @@ impl Inner {
         self.record_segment(growth, TraceAction::SegmentAlloc, address, segment_bytes, shard.stream);
         let oversize = growth.rules.is_oversize(segment_bytes);
         self.ledger().segment_allocated(request.pool, segment_bytes as i64, oversize, context::current(self.id));
-        Ok(Ok(lease(shard.serve_with_segment(address, segment_bytes, requested_bytes, growth.asked_at))))
+        Ok(Ok(lease(shard.serve_with_segment(address, segment_bytes, requested_bytes, origin))))
     }
 
     /// Records an event about a segment or a request, asked for where what is going on was.

@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
+use super::block::Origin;
 use super::config::{Backend, Config};
 use super::error::AllocationError;
 use super::events;
@@ -48,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
-    pub(super) ledger: SharedLedger,
+    pub(crate) ledger: SharedLedger,
     pub(crate) history: Recorder,
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
@@ -130,6 +132,7 @@ impl Inner {
         let handle = Arc::new(Handle { inner: Arc::clone(&inner) });
         // Just made, so it cannot have been set.
         let _ = inner.handle.set(Arc::downgrade(&handle));
+        inner.register();
         CachingAllocator { handle }
     }
 
@@ -202,13 +205,18 @@ impl Inner {
         self.searches[pool as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block of at least `requested_bytes`, which is not zero.
+    /// A block of at least `requested_bytes`, which is not zero, for the program's line `location`.
     #[inline]
-    pub(crate) fn allocate(self: &Arc<Self>, requested_bytes: u64, stream: Stream) -> Result<Lease, AllocationError> {
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        requested_bytes: u64,
+        stream: Stream,
+        location: &'static Location<'static>,
+    ) -> Result<Lease, AllocationError> {
         if requested_bytes >= REQUEST_LIMIT_BYTES {
             return Err(AllocationError::TooLarge { requested_bytes });
         }
-        self.allocate_unchecked(requested_bytes, stream)
+        self.allocate_unchecked(requested_bytes, stream, location)
     }
 
     /// As [`allocate`](Self::allocate), of any size: one so large that its rounding overflows becomes a block of no bytes.
@@ -217,12 +225,13 @@ impl Inner {
         self: &Arc<Self>,
         requested_bytes: u64,
         stream: Stream,
+        location: &'static Location<'static>,
     ) -> Result<Lease, AllocationError> {
         if self.is_stream_ordered {
-            return self.allocate_ordered(requested_bytes, stream);
+            return self.allocate_ordered(requested_bytes, stream, location);
         }
         // Before any lock: it may walk the stack.
-        let stack = self.history.capture_allocation();
+        let origin = Origin { location, stack: self.history.capture_allocation() };
         if self.pending.any() {
             if self.routes.hold_events() {
                 self.pending.reuse_in_capture(self, stream);
@@ -232,9 +241,9 @@ impl Inner {
             }
         }
         let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
-        match shard.serve_cached(requested_bytes, stack) {
+        match shard.serve_cached(requested_bytes, origin) {
             Some(grant) => Ok(Lease::new(shard, grant)),
-            None => self.grow(shard, requested_bytes, stack),
+            None => self.grow(shard, requested_bytes, origin),
         }
     }
 

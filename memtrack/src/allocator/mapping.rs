@@ -29,7 +29,7 @@ impl Inner {
         growth: &mut Growth,
         request: &Request<'_>,
     ) -> Result<Result<Grant, Refusal>, DeviceError> {
-        let Request { shard, size_bytes, requested_bytes, pool, .. } = *request;
+        let Request { shard, size_bytes, requested_bytes, pool, origin, .. } = *request;
         let mut pools = shard.pools();
         let mut index = match pools.find_growable(pool, size_bytes) {
             Some(index) => index,
@@ -54,7 +54,7 @@ impl Inner {
         let found = FreeBlock { size_bytes: found.size_bytes, address: found.address, index };
         pools.take_out(pool, &found);
         let split = pools.serve_with(index, &request);
-        Ok(Ok(shard.enter(&mut pools, index, split, growth.asked_at)))
+        Ok(Ok(shard.enter(&mut pools, index, split, origin)))
     }
 
     /// Addresses for an eighth more than the device has, as one unmapped block.

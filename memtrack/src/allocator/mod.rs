@@ -13,6 +13,7 @@ mod expandable;
 mod free_set;
 mod grow;
 mod inner;
+mod live;
 mod mapping;
 mod memory_pool;
 mod pending;
@@ -20,14 +21,16 @@ mod pools;
 mod private_pools;
 mod raw;
 mod reclaim;
+mod registry;
 mod rounding;
 mod shard;
 mod snapshots;
 mod stream_ordered;
 mod stream_uses;
+pub(crate) mod watch;
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use config::{
@@ -36,8 +39,10 @@ pub use config::{
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
+pub use live::LiveBlock;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
+pub use registry::allocators;
 use rounding::REQUEST_LIMIT_BYTES;
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
@@ -167,16 +172,17 @@ impl CachingAllocator {
     /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`] from 2^60 bytes on, or a failure of the device. With
     /// `torch_exact` no size is too large, as in PyTorch's `caching_allocator_alloc`: of the last 511 sizes below 2^64 (`-1`, say) the rounding
     /// overflows and comes to a block of no bytes, at an address that the next block can have too; it is freed with the allocator.
+    #[track_caller]
     pub fn allocate_raw(&self, bytes: u64, stream: Stream) -> Result<u64, AllocationError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let inner = self.inner();
+        let (inner, location) = (self.inner(), Location::caller());
         // PyTorch does not check here.
         let lease = if bytes >= REQUEST_LIMIT_BYTES && self.config().torch_exact {
-            inner.allocate_unchecked(bytes, stream)?
+            inner.allocate_unchecked(bytes, stream, location)?
         } else {
-            inner.allocate(bytes, stream)?
+            inner.allocate(bytes, stream, location)?
         };
         Ok(inner.raw.hold(lease))
     }

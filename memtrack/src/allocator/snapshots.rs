@@ -17,7 +17,10 @@ use crate::sync::lock;
 
 impl Inner {
     /// Runs with every lock under which blocks change, so that what is seen fits together.
-    fn at_rest<R>(&self, look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R) -> R {
+    pub(super) fn at_rest<R>(
+        &self,
+        look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
+    ) -> R {
         // With growth held no shard is made, and nobody else ever holds more than one.
         let growth = lock(&self.growth);
         let shards = self.shards();
@@ -142,12 +145,17 @@ impl CachingAllocator {
     ///
     /// [`WriteError`] when the file cannot be written.
     pub fn dump_snapshot(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
-        let path = path.as_ref();
-        let inner = self.inner();
-        if !inner.history.is_on() {
-            events::log_no_history(inner);
+        self.inner().dump_snapshot(path.as_ref())
+    }
+}
+
+impl Inner {
+    /// See [`CachingAllocator::dump_snapshot`].
+    pub(crate) fn dump_snapshot(&self, path: &Path) -> Result<(), WriteError> {
+        if !self.history.is_on() {
+            events::log_no_history(self);
         }
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(true, None);
         let file = File::create(path)?;
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("json") => snapshot.write_json(file),

@@ -1,17 +1,20 @@
 //! The `cudaMallocAsync` backend: every allocation and free goes to the driver's pool, in stream order. Nothing is cached, rounded or
 //! split here; what scopes and phases measure is entered as for the native backend.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::block::{Block, BlockIndex, BlockState};
+use super::block::{Block, BlockIndex, BlockState, Origin};
 use super::error::{AllocationError, OutOfMemory, Refusal};
 use super::events;
 use super::inner::Inner;
 use super::shard::{Grant, Lease, Shard};
 use super::stream_uses::StreamUses;
+use super::watch;
 use crate::context;
 use crate::device::{Device, DeviceError, Stream, StreamOrderedMemory, StreamOrderedUsage};
+use crate::history::recording::StackId;
 use crate::ledger::SplitChange;
 use crate::stats::{MemoryStats, PoolKind, Statistic};
 use crate::sync::lock;
@@ -31,7 +34,7 @@ pub(super) struct OrderedFrees {
 struct RefusedFree {
     shard: Arc<Shard>,
     index: BlockIndex,
-    uses: Option<Box<StreamUses>>,
+    uses: Option<StreamUses>,
 }
 
 fn memory(device: &dyn Device) -> Result<&dyn StreamOrderedMemory, DeviceError> {
@@ -59,6 +62,7 @@ impl Inner {
         self: &Arc<Self>,
         requested_bytes: u64,
         stream: Stream,
+        location: &'static Location<'static>,
     ) -> Result<Lease, AllocationError> {
         self.free_refused();
         let shard = self.shard(stream)?;
@@ -75,18 +79,22 @@ impl Inner {
             }
         };
         let refused_by = match address {
-            Ok(Ok(address)) => return Ok(Lease::new(Arc::clone(&shard), self.hold(&shard, address, requested_bytes))),
+            Ok(Ok(address)) => {
+                let grant = self.hold(&shard, address, requested_bytes, location);
+                return Ok(Lease::new(Arc::clone(&shard), grant));
+            }
             Ok(Err(refused_by)) => refused_by,
             Err(error) if error.is_out_of_memory() => Refusal::Device,
             Err(error) => return Err(error.into()),
         };
         let error = self.ordered_out_of_memory(memory, stream, requested_bytes, refused_by);
         events::log_out_of_memory(&error);
+        watch::tell(self, &error);
         Err(AllocationError::OutOfMemory(Box::new(error)))
     }
 
     /// Enters a block into its shard and into the books.
-    fn hold(&self, shard: &Shard, address: u64, requested_bytes: u64) -> Grant {
+    fn hold(&self, shard: &Shard, address: u64, requested_bytes: u64, location: &'static Location<'static>) -> Grant {
         let grant = {
             let mut pools = shard.pools();
             let block = Block {
@@ -95,7 +103,7 @@ impl Inner {
                 ..Block::segment(address, requested_bytes, PoolKind::Large)
             };
             let index = pools.blocks.insert(block);
-            shard.enter(&mut pools, index, SplitChange::default(), Default::default())
+            shard.enter(&mut pools, index, SplitChange::default(), Origin { location, stack: StackId::NONE })
         };
         self.enter_reserved();
         grant
@@ -110,7 +118,7 @@ impl Inner {
             let entry = pools.entry(index);
             let block = &mut pools.blocks[index];
             block.state = BlockState::PendingFree;
-            let (owner, uses) = (block.owner, block.uses.take());
+            let (owner, uses) = (block.owner, block.give_back());
             self.ledger().free_requested(&entry, owner, context);
             uses
         };

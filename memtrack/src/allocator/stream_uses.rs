@@ -34,6 +34,11 @@ impl StreamUses {
         }
     }
 
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All of them.
     pub(super) fn streams(&self) -> Vec<Stream> {
         self.0.iter().map(|(stream, _)| *stream).collect()

@@ -1,6 +1,7 @@
 //! Which allocator an activation measures.
 
 use crate::CachingAllocator;
+use crate::allocators;
 use crate::current::current_or_warn;
 use std::cell::LazyCell;
 use std::rc::Rc;
@@ -48,12 +49,72 @@ through_pointers! {
     [T, F: FnOnce() -> T] LazyCell<T, F>;
 }
 
+/// What an activation measures.
+#[derive(Debug)]
+pub enum Measured {
+    /// There is no allocator.
+    Nothing,
+    /// One allocator.
+    One(CachingAllocator),
+    /// All of these together.
+    Several(Vec<CachingAllocator>),
+}
+
 /// The allocator that the option `device` names.
-pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Option<CachingAllocator> {
-    Some(device.as_allocator().clone())
+pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Measured {
+    Measured::One(device.as_allocator().clone())
+}
+
+/// What can stand for several allocators in `#[track_memory(devices = …)]`.
+#[diagnostic::on_unimplemented(
+    message = "`devices` needs a list of allocators, and this is `{Self}`",
+    label = "not a list of allocators",
+    note = "give an array, a slice or a `Vec` of what `device` takes; a single allocator is named by `device = …`"
+)]
+pub trait AsAllocators {
+    /// The allocators meant.
+    fn as_allocators(&self) -> Vec<CachingAllocator>;
+}
+
+impl<T: AsAllocator> AsAllocators for [T] {
+    fn as_allocators(&self) -> Vec<CachingAllocator> {
+        self.iter().map(|device| device.as_allocator().clone()).collect()
+    }
+}
+
+impl<T: AsAllocator, const N: usize> AsAllocators for [T; N] {
+    fn as_allocators(&self) -> Vec<CachingAllocator> {
+        self.as_slice().as_allocators()
+    }
+}
+
+impl<T: AsAllocator> AsAllocators for Vec<T> {
+    fn as_allocators(&self) -> Vec<CachingAllocator> {
+        self.as_slice().as_allocators()
+    }
+}
+
+impl<T: AsAllocators + ?Sized> AsAllocators for &T {
+    fn as_allocators(&self) -> Vec<CachingAllocator> {
+        (**self).as_allocators()
+    }
+}
+
+/// The allocators that the option `devices` names; of an empty list nothing is measured.
+pub fn allocators_of(devices: &(impl AsAllocators + ?Sized)) -> Measured {
+    several(devices.as_allocators())
+}
+
+/// Every allocator that there is, for `devices(all)`.
+pub fn all_allocators() -> Measured {
+    several(allocators())
+}
+
+fn several(allocators: Vec<CachingAllocator>) -> Measured {
+    if allocators.is_empty() { Measured::Nothing } else { Measured::Several(allocators) }
 }
 
 /// The current allocator. Without one, a warning says so once per process: silence would read as "nothing happened".
-pub fn current_allocator() -> Option<CachingAllocator> {
-    current_or_warn()
+pub fn current_allocator() -> Measured {
+    current_or_warn().map_or(Measured::Nothing, Measured::One)
 }

@@ -1,11 +1,11 @@
 //! One call of a synchronous function.
 
-use super::outcome::{Fallible, outcome_of};
-use super::record::record;
+use super::activation::Activation;
+use super::allocator::Measured;
+use super::budget::Verdict;
+use super::site::Site;
 use super::subscriber::contained;
-use crate::CachingAllocator;
-use crate::scope::{Outcome, Scope};
-use std::mem::ManuallyDrop;
+use crate::scope::Outcome;
 use std::thread::panicking;
 use tracing::Span;
 use tracing::span::EnteredSpan;
@@ -14,15 +14,17 @@ use tracing::span::EnteredSpan;
 ///
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
+///
+/// It has no destructor of its own: what an idle one leaves behind is one comparison.
+#[derive(Debug)]
 pub struct Guard {
-    /// Dropped by hand: all that an idle guard leaves to do is then one comparison, and not a call of a destructor.
-    call: ManuallyDrop<Option<Call>>,
+    call: Option<Call>,
 }
 
+#[derive(Debug)]
 struct Call {
-    span: EnteredSpan,
-    scope: Option<Scope>,
-    phase_given: bool,
+    /// None once the call has ended.
+    running: Option<(EnteredSpan, Activation)>,
     /// The outcome unless the call unwinds.
     outcome: Outcome,
     /// Whether the thread already unwound at entry: then this call is made by a destructor, and not itself panicking.
@@ -33,7 +35,7 @@ impl Guard {
     /// A guard of a call that is not measured, or not yet.
     #[inline]
     pub const fn idle() -> Self {
-        Self { call: ManuallyDrop::new(None) }
+        Self { call: None }
     }
 
     /// Begins to measure: enters the span, then opens the scope. Without an allocator only the outcome will be known.
@@ -41,25 +43,28 @@ impl Guard {
     pub fn open(
         &mut self,
         span: Span,
-        name: &'static str,
+        site: &'static Site,
         phase: Option<&'static str>,
-        allocator: Option<CachingAllocator>,
+        sampled: u64,
+        measured: Measured,
     ) {
         let span = span.entered();
-        let scope = allocator.map(|allocator| Scope::open(&allocator, name, phase));
-        *self.call = Some(Call {
-            span,
-            scope,
-            phase_given: phase.is_some(),
-            outcome: Outcome::Ok,
-            panicking_at_entry: panicking(),
-        });
+        let activation = Activation::open(site, phase, sampled, measured);
+        activation.enter();
+        let running = Some((span, activation));
+        self.call = Some(Call { running, outcome: Outcome::Ok, panicking_at_entry: panicking() });
+    }
+
+    /// Whether the call is measured.
+    #[inline]
+    pub const fn is_open(&self) -> bool {
+        self.call.is_some()
     }
 
     /// The call returns with this outcome.
     #[inline]
     pub fn ends_with(&mut self, outcome: Outcome) {
-        if let Some(call) = &mut *self.call {
+        if let Some(call) = &mut self.call {
             call.outcome = outcome;
         }
     }
@@ -70,31 +75,35 @@ impl Guard {
         self.ends_with(Outcome::Err);
     }
 
-    #[inline(never)]
-    fn finish(&mut self) {
-        if let Some(call) = self.call.take() {
-            call.finish();
-        }
+    /// Ends the call here, where a budget's panic goes to the caller like any other.
+    ///
+    /// # Panics
+    ///
+    /// If the call exceeded a budget that asks for a panic.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.call = None;
     }
 }
 
-impl Drop for Guard {
-    #[inline]
+impl Drop for Call {
+    #[inline(never)]
     fn drop(&mut self) {
-        if self.call.is_some() {
-            self.finish();
-        }
+        self.finish().raise();
     }
 }
 
 impl Call {
-    fn finish(self) {
-        let Self { span, scope, phase_given, outcome, panicking_at_entry } = self;
-        let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
-        let scope = scope.map(|scope| scope.close(outcome));
-        contained(|| record(&span, scope.as_ref(), outcome, phase_given));
+    fn finish(&mut self) -> Verdict {
+        let Some((span, activation)) = self.running.take() else { return Verdict::none() };
+        let outcome = match panicking() {
+            true if !self.panicking_at_entry => Outcome::Panic,
+            _ => self.outcome,
+        };
+        let verdict = activation.end(&span, outcome);
         // Leaving and closing the span are the subscriber's as well.
         contained(|| drop(span));
+        verdict
     }
 }
 
@@ -105,9 +114,24 @@ pub fn call_once<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
+/// Does what no constant can: its name is what rustc then shows.
+#[inline(always)]
+pub fn at_run_time(open: impl FnOnce()) {
+    open();
+}
+
+/// Ends a call that gave this value, where a budget's panic must leave the value to be dropped.
+#[inline]
+pub fn finished<T>(guard: &mut Guard, value: T) -> T {
+    guard.finish();
+    value
+}
+
 /// Tells the guard how a value that is about to be returned looks.
 #[inline]
-pub fn returned<T: Fallible>(guard: &mut Guard, value: T) -> T {
-    guard.ends_with(outcome_of(&value));
+pub fn returned<T>(guard: &mut Guard, value: T, judge: impl FnOnce(&T) -> Outcome) -> T {
+    if guard.is_open() {
+        guard.ends_with(judge(&value));
+    }
     value
 }

@@ -4,33 +4,56 @@
 //! live the guard of a synchronous call, the future around an asynchronous one, and the recording of a scope's figures
 //! on its span. What a scope counts is the business of [`scope`](mod@crate::scope).
 
+mod activation;
 mod allocator;
+mod argument;
+mod budget;
+mod callsite;
+mod future_call;
 mod guard;
 mod hand_over;
+mod oom;
+mod opened;
 mod outcome;
 mod record;
+mod site;
 mod spare;
 mod subscriber;
 mod tracked;
 mod value;
 
-pub use allocator::AsAllocator;
+pub use allocator::{AsAllocator, AsAllocators};
+pub use budget::{Budget, Exceeded};
 
 /// The names generated code uses. Not for people: they change with the macro, in any release.
 pub mod private {
-    pub use super::allocator::{allocator_of, current_allocator};
-    pub use super::guard::{Guard, call_once, returned};
+    use crate::scope::measure_all;
+
+    pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
+    pub use super::argument::{Argument, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
+    pub use super::budget::OnExceed;
+    pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
+    pub use super::future_call::FutureCall;
+    pub use super::guard::{Guard, at_run_time, call_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
-    pub use super::outcome::{Fallible, outcome_of, outcome_ok};
+    pub use super::outcome::{Fallible, Returns, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
+    pub use super::site::{Options, Site};
     pub use super::tracked::Tracked;
-    pub use super::value::{debug, display, level, not_empty, value};
-    pub use crate::__scope_span as scope_span;
+    pub use super::value::{Limit, debug, display, follows_from, level, not_empty, rate, value};
     pub use crate::enabled;
-    pub use tracing::field::Empty;
-    pub use tracing::{Level, Span, span};
+    pub use tracing::{Level, Span, event};
 
     /// The type of a scope's and a phase's name.
     pub type Name = &'static str;
+
+    /// For a call without the option `sample`: one of one.
+    pub const ALL_CALLS: u64 = 1;
+
+    /// Whether a call with the option `sample` gets a span, by what [`Site::samples`] said.
+    #[inline]
+    pub const fn is_sampled(sampled: u64) -> bool {
+        sampled != 0
+    }
 
     /// A phase that is given.
     #[inline]
@@ -46,10 +69,10 @@ pub mod private {
 
     /// Whether an activation is measured, memtrack being switched on.
     ///
-    /// Its figures must have a reader: the span, or the summary of the phase it opens. A span that a filter turned off
-    /// is no reader, but a phase counts all the same, since a log level must not change a summary.
+    /// Its figures must have a reader: the span, the summary of the phase it opens, a budget, or the totals by call site. A span that a filter
+    /// turned off is no reader, but the others count all the same, since a log level must not change their result.
     #[inline]
-    pub fn measures(span: &Span, phase: Option<Name>) -> bool {
-        !span.is_disabled() || phase.is_some()
+    pub fn measures(span: &Span, site: &Site, phase: Option<Name>) -> bool {
+        !span.is_disabled() || phase.is_some() || site.options.always_measures() || measure_all()
     }
 }

@@ -5,11 +5,12 @@
 //!        `-------first poll does not ask------> not measured
 //! ```
 
+use super::activation::Activation;
+use super::budget::Verdict;
 use super::hand_over::{Request, take_request};
-use super::record::record;
 use super::spare::{boxed, keep};
 use super::subscriber::contained;
-use crate::scope::{OpenScope, Outcome};
+use crate::scope::Outcome;
 use std::convert::Infallible;
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -34,7 +35,7 @@ pin_project_lite::pin_project! {
         polled: bool,
         // Some while the call is measured. Boxed: a future is moved and kept far more often than measured. Dropped by hand:
         // a destructor of its own would be a call at the end of every call that is not measured.
-        activation: ManuallyDrop<Option<Box<Activation>>>,
+        measuring: ManuallyDrop<Option<Box<Measuring>>>,
     }
 
     impl<F> PinnedDrop for Tracked<F>
@@ -43,8 +44,8 @@ pin_project_lite::pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if this.activation.is_some() {
-                drop_measured(this.body, this.activation);
+            if this.measuring.is_some() {
+                drop_measured(this.body, this.measuring);
             }
         }
     }
@@ -54,7 +55,16 @@ impl<F: Future> Tracked<F> {
     /// A future around `body`; `outcome` judges the value it completes with.
     #[inline]
     pub const fn new(body: F, outcome: fn(&F::Output) -> Outcome) -> Self {
-        Self { body: Some(body), outcome, polled: false, activation: ManuallyDrop::new(None) }
+        Self { body: Some(body), outcome, polled: false, measuring: ManuallyDrop::new(None) }
+    }
+
+    /// A future around `body` that belongs to a call which is measured already, or is not to be.
+    pub(super) const fn measured(
+        body: F,
+        outcome: fn(&F::Output) -> Outcome,
+        measuring: Option<Box<Measuring>>,
+    ) -> Self {
+        Self { body: Some(body), outcome, polled: true, measuring: ManuallyDrop::new(measuring) }
     }
 }
 
@@ -73,19 +83,19 @@ impl<F: Future> Future for Tracked<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
-        if this.activation.is_none() {
+        if this.measuring.is_none() {
             let poll = poll_body(this.body.as_mut(), context);
             // The body asks for a scope in its first poll or never.
             if *this.polled || poll.is_ready() {
                 return poll;
             }
             *this.polled = true;
-            **this.activation = Activation::asked_for();
-            if this.activation.is_none() {
+            **this.measuring = Measuring::asked_for();
+            if this.measuring.is_none() {
                 return poll;
             }
         }
-        poll_measured(this.body, context, this.activation, *this.outcome)
+        poll_measured(this.body, context, this.measuring, *this.outcome)
     }
 }
 
@@ -94,15 +104,17 @@ impl<F: Future> Future for Tracked<F> {
 fn poll_measured<F: Future>(
     body: Pin<&mut Option<F>>,
     context: &mut Context<'_>,
-    place: &mut Option<Box<Activation>>,
+    place: &mut Option<Box<Measuring>>,
     outcome: fn(&F::Output) -> Outcome,
 ) -> Poll<F::Output> {
-    let Some(activation) = place else { return poll_body(body, context) };
-    let poll = activation.poll_body(|| poll_body(body, context), outcome);
+    let Some(measuring) = place else { return poll_body(body, context) };
+    let poll = measuring.poll_body(|| poll_body(body, context), outcome);
     if poll.is_ready()
-        && let Some(ended) = place.take()
+        && let Some(mut measuring) = place.take()
     {
-        keep(ended);
+        let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
+        keep(measuring);
+        verdict.raise();
     }
     poll
 }
@@ -110,10 +122,10 @@ fn poll_measured<F: Future>(
 /// Drops the body of a measured call, and records.
 #[cold]
 #[inline(never)]
-fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Activation>>) {
-    if let Some(mut activation) = place.take() {
-        activation.drop_body(body);
-        keep(activation);
+fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
+    if let Some(mut measuring) = place.take() {
+        measuring.drop_body(body);
+        keep(measuring);
     }
 }
 
@@ -131,46 +143,50 @@ fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_
 }
 
 /// A measured call.
-pub(super) struct Activation {
+#[derive(Debug)]
+pub(super) struct Measuring {
     span: Span,
-    /// None if there is no allocator to measure, and after the end.
-    scope: Option<OpenScope>,
-    phase_given: bool,
+    /// None after the end.
+    activation: Option<Activation>,
     /// Whether a poll has begun and not returned. Seen after a poll, it unwound.
     in_poll: bool,
-    recorded: bool,
+    verdict: Verdict,
 }
 
-impl Activation {
-    /// The activation that the last poll asked for, if it did.
+impl Measuring {
+    pub(super) const fn new(span: Span, activation: Activation) -> Self {
+        Self { span, activation: Some(activation), in_poll: false, verdict: Verdict::none() }
+    }
+
+    /// The call that the last poll asked to be measured, if it did.
     #[inline(never)]
     fn asked_for() -> Option<Box<Self>> {
         take_request().map(|request| boxed(Self::open(request)))
-    }
-
-    fn open(request: Request) -> Self {
-        let Request { span, name, phase, allocator } = request;
-        let scope = allocator.map(|allocator| OpenScope::open(&allocator, name, phase));
-        Self { span, scope, phase_given: phase.is_some(), in_poll: false, recorded: false }
     }
 
     pub(super) fn let_go_of_span(&mut self) {
         self.span = Span::none();
     }
 
+    fn open(request: Request) -> Self {
+        let Request { span, site, phase, sampled, measured } = request;
+        Self::new(span, Activation::open(site, phase, sampled, measured))
+    }
+
     /// Runs one poll inside the span and the scope; on completion closes the scope and records.
     fn poll_body<T>(&mut self, poll: impl FnOnce() -> Poll<T>, outcome: fn(&T) -> Outcome) -> Poll<T> {
-        let Self { span, scope, phase_given, in_poll, recorded } = self;
+        let Self { span, activation, in_poll, verdict } = self;
         let _entered = span.enter();
         *in_poll = true;
         let poll = {
-            let _attached = scope.as_ref().map(OpenScope::attach);
+            let _attached = activation.as_ref().map(Activation::entered);
             poll()
         };
         *in_poll = false;
-        if let Poll::Ready(value) = &poll {
-            *recorded = true;
-            close(span, scope.take(), outcome(value), *phase_given);
+        if let Poll::Ready(value) = &poll
+            && let Some(activation) = activation.take()
+        {
+            *verdict = activation.end(span, outcome(value));
         }
         poll
     }
@@ -180,42 +196,41 @@ impl Activation {
     /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
     /// panicked.
     fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
-        if self.recorded {
+        let Self { span, activation, in_poll, .. } = self;
+        if activation.is_none() {
             return;
         }
-        let Self { span, scope, phase_given, in_poll, recorded } = self;
         let entered = contained(|| span.enter());
         {
-            let _attached = scope.as_ref().map(OpenScope::attach);
+            let _attached = activation.as_ref().map(Activation::entered);
             body.set(None);
         }
         let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
-        *recorded = true;
-        close(span, scope.take(), outcome, *phase_given);
+        if let Some(activation) = activation.take() {
+            // Neither outcome lets a budget panic.
+            let _ = activation.end(span, outcome);
+        }
         contained(|| drop(entered));
     }
 }
 
-impl Drop for Activation {
+impl Drop for Measuring {
     /// The way out of a body whose own destructor panics while it is dropped.
     fn drop(&mut self) {
-        if !self.recorded {
-            close(&self.span, self.scope.take(), Outcome::Panic, self.phase_given);
+        if let Some(activation) = self.activation.take() {
+            let _ = activation.end(&self.span, Outcome::Panic);
         }
     }
-}
-
-fn close(span: &Span, scope: Option<OpenScope>, outcome: Outcome, phase_given: bool) {
-    let scope = scope.map(|scope| scope.close(outcome));
-    contained(|| record(span, scope.as_ref(), outcome, phase_given));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::CachingAllocator;
+    use crate::attribute::allocator::allocator_of;
     use crate::attribute::hand_over::hand_over;
     use crate::attribute::outcome::outcome_ok;
+    use crate::attribute::site::{Options, Site};
     use crate::context;
     use crate::device::Host;
     use std::cell::Cell;
@@ -224,10 +239,10 @@ mod tests {
     use std::sync::Arc;
     use std::task::Waker;
 
-    impl Activation {
+    impl Measuring {
         /// What is left of a call.
         pub(in super::super) fn ended() -> Self {
-            Self { span: Span::none(), scope: None, phase_given: false, in_poll: false, recorded: true }
+            Self { span: Span::none(), activation: None, in_poll: false, verdict: Verdict::none() }
         }
     }
 
@@ -246,7 +261,8 @@ mod tests {
                 return Poll::Ready(());
             }
             self.asked = true;
-            hand_over(Span::none(), "manual", None, Some(self.allocator.clone()));
+            static SITE: Site = Site::new("manual", module_path!(), file!(), line!(), Options::new());
+            hand_over(Span::none(), &SITE, None, 1, allocator_of(&self.allocator));
             Poll::Pending
         }
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::allocator::{AllocationError, CachingAllocator, Inner, Lease};
@@ -54,6 +54,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// [`AllocationError::OutOfMemory`], [`AllocationError::TooLarge`], or a failure of the device.
+    #[track_caller]
     pub fn uninit(allocator: &CachingAllocator, len: usize) -> Result<Self, AllocationError> {
         Self::uninit_on(allocator, Stream::DEFAULT, len)
     }
@@ -65,6 +66,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`uninit`](Self::uninit), and for an unknown stream.
+    #[track_caller]
     pub fn uninit_on(allocator: &CachingAllocator, stream: Stream, len: usize) -> Result<Self, AllocationError> {
         const { assert!(align_of::<T>() <= 512, "device memory is aligned to 512 bytes") };
         let bytes = len.checked_mul(size_of::<T>()).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX);
@@ -74,7 +76,7 @@ impl<T: Element> Buffer<T> {
                 inner.device.check_stream(stream)?;
                 Storage::Empty { inner: Arc::clone(inner), stream }
             }
-            _ => Storage::Block(inner.allocate(bytes, stream)?),
+            _ => Storage::Block(inner.allocate(bytes, stream, Location::caller())?),
         };
         Ok(Self { storage, len, elements: PhantomData })
     }
@@ -84,6 +86,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`uninit`](Self::uninit); [`NoBytes`](crate::device::DeviceError::NoBytes) on a simulated device.
+    #[track_caller]
     pub fn zeros(allocator: &CachingAllocator, len: usize) -> Result<Self, AllocationError> {
         Self::zeros_on(allocator, Stream::DEFAULT, len)
     }
@@ -93,6 +96,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros), and for an unknown stream.
+    #[track_caller]
     pub fn zeros_on(allocator: &CachingAllocator, stream: Stream, len: usize) -> Result<Self, AllocationError> {
         let mut buffer = Self::uninit_on(allocator, stream, len)?;
         buffer.fill_zero()?;
@@ -104,6 +108,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros).
+    #[track_caller]
     pub fn from_slice(allocator: &CachingAllocator, source: &[T]) -> Result<Self, AllocationError> {
         Self::from_slice_on(allocator, Stream::DEFAULT, source)
     }
@@ -113,6 +118,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`zeros_on`](Self::zeros_on).
+    #[track_caller]
     pub fn from_slice_on(allocator: &CachingAllocator, stream: Stream, source: &[T]) -> Result<Self, AllocationError> {
         let mut buffer = Self::uninit_on(allocator, stream, source.len())?;
         buffer.copy_from_slice(source)?;
@@ -124,6 +130,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     ///
     /// As for [`zeros`](Self::zeros); [`AllocationError::AllocatorDropped`] when no handle of the allocator is left.
+    #[track_caller]
     pub fn try_clone(&self) -> Result<Self, AllocationError> {
         let allocator = self.allocator().ok_or(AllocationError::AllocatorDropped)?;
         let mut buffer = Self::uninit_on(&allocator, self.stream(), self.len)?;

@@ -113,7 +113,7 @@ pub fn auto() -> Arc<dyn Device> {
                 target: "memtrack::device",
                 device = device.name(),
                 model = device.model(),
-                total_bytes = device.total_bytes(),
+                total_bytes = crate::units::signed(device.total_bytes()),
                 "using {}, the first GPU",
                 device.name(),
             );
@@ -124,7 +124,7 @@ pub fn auto() -> Arc<dyn Device> {
             tracing::info!(
                 target: "memtrack::device",
                 device = device.name(),
-                total_bytes = device.total_bytes(),
+                total_bytes = crate::units::signed(device.total_bytes()),
                 %reason,
                 "using host memory: no GPU can be used",
             );

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::phases::{OTHER_PHASE, PhaseId, PhaseTotals, Phases};
-use super::scopes::{ClosedScope, ScopeKey, Scopes};
+use super::scopes::Scopes;
+use super::slot::{ClosedScope, ScopeKey};
 use crate::stats::MemoryStats;
 
 /// Names an epoch in progress.

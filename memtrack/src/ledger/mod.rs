@@ -5,22 +5,36 @@
 //! things happened before anybody reads the books ([`SharedLedger`]). No device call, no clock, no tracing call and no
 //! policy may live here.
 
+mod call_site;
+mod call_sites;
+mod calls;
+mod combined;
 mod epochs;
+mod outcome;
+mod owners;
 mod phases;
 mod scopes;
 mod shared;
+mod slot;
 
 use std::time::Duration;
 
+pub use call_site::CallSite;
+pub(crate) use call_sites::{Inclusive, SiteTotals};
+pub(crate) use combined::Combined;
 pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
+pub use outcome::Outcome;
 pub(crate) use phases::PhaseTotals;
 use phases::{OTHER_PHASE, PhaseId};
-pub(crate) use scopes::{ClosedScope, ScopeKey, ScopeKind};
 pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
+pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
 
+use self::call_sites::CallSites;
+use self::combined::Part;
 use self::epochs::Epochs;
 use self::phases::Phases;
-use self::scopes::{Scopes, Totals};
+use self::scopes::Scopes;
+use self::slot::Totals;
 use crate::stats::{MemoryStats, PoolKind};
 
 /// The net change of the inactive split counters in one event.
@@ -50,6 +64,9 @@ pub(crate) struct Ledger {
     scopes: Scopes,
     phases: Phases,
     epochs: Epochs,
+    call_sites: CallSites,
+    /// Open scopes that are this device's part of one over several; nearly always none.
+    parts: Vec<Part>,
 }
 
 impl Ledger {
@@ -70,7 +87,7 @@ impl Ledger {
         self.stats.reset_accumulated();
     }
 
-    fn live_bytes(&self) -> i64 {
+    pub(crate) fn live_bytes(&self) -> i64 {
         self.stats.allocated_bytes.all.current
     }
 
@@ -101,7 +118,12 @@ impl Ledger {
             // Some other thread may be in a phase, so no cut will tell.
             self.epochs.raise_other(live_bytes);
         }
-        self.scopes.own(owner, size_bytes, requested_bytes);
+        if !self.scopes.own(owner, size_bytes, requested_bytes) {
+            self.allocated_beside_calls(owner, requested_bytes);
+        }
+        if !self.parts.is_empty() {
+            self.raise_sums(owner, size_bytes, requested_bytes);
+        }
     }
 
     /// The program gave a block back. It may still have to wait for other streams.
@@ -119,9 +141,17 @@ impl Ledger {
         let context = self.scopes.resolve(context);
         let phase = self.scopes.phase_of(context);
         self.phases.totals(phase).freed(size_bytes);
-        self.scopes.moved(context, size_bytes);
         // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
-        self.scopes.disown(self.scopes.resolve(owner), requested_bytes);
+        let owner = self.scopes.resolve(owner);
+        if !self.parts.is_empty() {
+            self.lower_sums(owner, size_bytes, requested_bytes);
+        }
+        if owner == context {
+            self.scopes.disown_and_move(owner, size_bytes, requested_bytes);
+        } else {
+            self.scopes.moved(context, size_bytes);
+            self.scopes.disown(owner, requested_bytes);
+        }
     }
 
     /// A block went back to its pool.
@@ -191,15 +221,17 @@ impl Ledger {
     pub(crate) fn retried(&mut self, context: Option<ScopeKey>) {
         self.stats.num_alloc_retries += 1;
         self.totals.retry_count += 1;
-        let phase = self.context_phase(context);
-        self.phases.totals(phase).retry_count += 1;
+        let context = self.scopes.resolve(context);
+        self.phases.totals(self.scopes.phase_of(context)).retry_count += 1;
+        self.retried_in(context);
     }
 
     pub(crate) fn out_of_memory(&mut self, context: Option<ScopeKey>) {
         self.stats.num_ooms += 1;
         self.totals.oom_count += 1;
-        let phase = self.context_phase(context);
-        self.phases.totals(phase).oom_count += 1;
+        let context = self.scopes.resolve(context);
+        self.phases.totals(self.scopes.phase_of(context)).oom_count += 1;
+        self.out_of_memory_in(context);
     }
 
     fn context_phase(&self, context: Option<ScopeKey>) -> PhaseId {
@@ -228,20 +260,27 @@ impl Ledger {
         let reserved_bytes = self.stats.reserved_bytes.all.current;
         let before = (self.live_bytes(), reserved_bytes, self.totals);
         let key = self.scopes.open(parent, kind, own_phase, inherited, before);
-        if let ScopeKind::Step(number) = kind {
-            self.scopes.set_step(Some(number));
-            self.epochs.count_step();
+        match kind {
+            ScopeKind::CallSite(site) => self.begin_call(key, site),
+            ScopeKind::Step(number) => {
+                self.scopes.set_step(Some(number));
+                self.epochs.count_step();
+            }
+            ScopeKind::Function | ScopeKind::Epoch => {}
         }
         key
     }
 
     /// Closes a scope and says what happened in it. `None` when it is closed already.
-    pub(crate) fn close_scope(&mut self, key: ScopeKey) -> Option<ClosedScope> {
+    pub(crate) fn close_scope(&mut self, key: ScopeKey, outcome: Outcome) -> Option<ClosedScope> {
         if !self.scopes.is_open(key) {
             return None;
         }
         let phase = self.scopes.phase_around(key);
         self.cut(phase);
+        if let Some(site) = self.scopes.site_of(key) {
+            self.end_call(key, site, outcome);
+        }
         let closed = self.scopes.close(key, self.live_bytes(), self.stats.reserved_bytes.all.current, &self.totals);
         if let Some(phase) = closed.own_phase {
             self.epochs.phase_closed(phase, &closed, &self.scopes);
@@ -260,7 +299,7 @@ impl Ledger {
         let phase = self.scopes.phase_around(key.scope);
         self.cut(phase);
         self.epochs.include_open_phases(key, &self.scopes);
-        let scope = self.close_scope(key.scope)?;
+        let scope = self.close_scope(key.scope, Outcome::Ok)?;
         self.epochs.close(key, scope, &self.phases, &self.stats, lasted)
     }
 

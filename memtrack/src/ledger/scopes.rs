@@ -1,110 +1,24 @@
-//! Open scopes: exact peaks for any nesting and overlap, and whose bytes are live.
+//! Open scopes, and their exact peaks for any nesting and overlap.
 //!
 //! **Peaks.** No peak is ever reset. One running maximum of the live bytes is kept since the last *cut*; a cut happens
 //! when a scope opens or closes, hands the maximum to every open scope and restarts it from the live bytes. Open scopes
 //! stand in order of opening. An older scope's interval covers a younger one's so far, so peaks never rise from old to
 //! new, and handing over may stop at the first scope, from the new end, that is already as high.
 //!
-//! **Owners.** A block remembers the scope that allocated it. Allocations and frees of owned blocks are credited to that
-//! scope and to all scopes around it, so a scope's own bytes do not change through what other threads do. A closed scope's
-//! record stays as long as blocks or inner scopes refer to it.
+//! Whose the bytes are is the affair of [`owners`](super::owners).
+
+mod kept;
 
 use std::num::NonZeroU32;
 
 use super::phases::{OTHER_PHASE, PhaseId};
-
-/// No scope.
-pub(super) const NO_SLOT: u32 = u32::MAX;
-
-/// Names one activation of a scope. A key of a scope that is gone names nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScopeKey {
-    slot: u32,
-    /// Never zero, so that an optional key is no larger than a key: each block holds one.
-    generation: NonZeroU32,
-}
-
-/// What a scope means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScopeKind {
-    /// A function or a block.
-    Function,
-    /// One step of an epoch, by its number.
-    Step(u64),
-    /// An epoch.
-    Epoch,
-}
-
-/// Counters that only grow, whatever is reset by the user.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Totals {
-    pub(super) allocation_count: i64,
-    pub(super) free_count: i64,
-    /// Rounded bytes of all allocations and frees together.
-    pub(super) moved_bytes: i64,
-    pub(super) retry_count: i64,
-    pub(super) oom_count: i64,
-}
-
-/// The phase and step at which a peak was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Place {
-    pub(crate) phase: PhaseId,
-    pub(crate) step: Option<u64>,
-}
-
-/// What happened in a scope.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ClosedScope {
-    pub(crate) phase: PhaseId,
-    pub(crate) phase_name: Option<&'static str>,
-    /// The phase this scope itself began, if it did.
-    pub(crate) own_phase: Option<PhaseId>,
-    pub(crate) before_bytes: i64,
-    pub(crate) after_bytes: i64,
-    pub(crate) peak_bytes: i64,
-    pub(crate) peak_place: Place,
-    pub(crate) allocation_count: i64,
-    pub(crate) free_count: i64,
-    pub(crate) retry_count: i64,
-    pub(crate) oom_count: i64,
-    pub(crate) reserved_delta_bytes: i64,
-    pub(crate) own_delta_bytes: i64,
-    pub(crate) own_peak_bytes: i64,
-    pub(crate) own_allocation_count: i64,
-    pub(crate) foreign_bytes: i64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    generation: NonZeroU32,
-    open: bool,
-    kind: ScopeKind,
-    parent: u32,
-    /// Inner scopes and owned live blocks that refer to this record.
-    reference_count: u32,
-    own_phase: Option<PhaseId>,
-    phase: PhaseId,
-    /// Neighbours among the open scopes, by time of opening.
-    older: u32,
-    newer: u32,
-    peak_bytes: i64,
-    peak_place: Place,
-    before_bytes: i64,
-    before_reserved_bytes: i64,
-    before: Totals,
-    own_live_bytes: i64,
-    own_peak_bytes: i64,
-    own_allocation_count: i64,
-    /// Rounded bytes allocated and freed by threads inside this scope.
-    moved_bytes: i64,
-}
+use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
 
 /// All scopes of one device.
 #[derive(Debug)]
 pub(super) struct Scopes {
-    slots: Vec<Slot>,
-    vacant: Vec<u32>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) vacant: Vec<u32>,
     newest: u32,
     open_phase_count: usize,
     running_max_bytes: i64,
@@ -203,6 +117,7 @@ impl Scopes {
             generation,
             open: true,
             kind,
+            name: "",
             parent,
             reference_count: 0,
             own_phase,
@@ -214,9 +129,8 @@ impl Scopes {
             before_bytes,
             before_reserved_bytes,
             before,
-            own_live_bytes: 0,
-            own_peak_bytes: 0,
-            own_allocation_count: 0,
+            owned: Owned::default(),
+            call: Call::default(),
             moved_bytes: 0,
         };
         if let Some(newest) = self.slots.get_mut(self.newest as usize) {
@@ -259,9 +173,7 @@ impl Scopes {
             retry_count: totals.retry_count - slot.before.retry_count,
             oom_count: totals.oom_count - slot.before.oom_count,
             reserved_delta_bytes: reserved_bytes.wrapping_sub(slot.before_reserved_bytes),
-            own_delta_bytes: slot.own_live_bytes,
-            own_peak_bytes: slot.own_peak_bytes,
-            own_allocation_count: slot.own_allocation_count,
+            owned: slot.owned,
             foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
@@ -281,126 +193,39 @@ impl Scopes {
         closed
     }
 
-    /// The nearest open scope around `at`.
-    ///
-    /// Closed ones in between are passed over for good: a scope that outlives the one it was opened in, as each step does
-    /// where a loop assigns `guard = step(i)`, would else keep an ever longer chain of records to walk.
-    #[inline]
-    fn open_around(&mut self, at: u32) -> u32 {
-        let parent = self.slots.get(at as usize).map_or(NO_SLOT, |slot| slot.parent);
-        match self.slots.get(parent as usize) {
-            Some(slot) if !slot.open => self.pass_over_closed(at, parent),
-            _ => parent,
-        }
-    }
-
-    #[cold]
-    fn pass_over_closed(&mut self, at: u32, closed: u32) -> u32 {
-        let mut parent = closed;
-        while let Some(slot) = self.slots.get(parent as usize).filter(|slot| !slot.open) {
-            parent = slot.parent;
-        }
-        if let Some(slot) = self.slots.get_mut(parent as usize) {
-            slot.reference_count += 1;
-        }
-        self.slots[at as usize].parent = parent;
-        self.slots[closed as usize].reference_count -= 1;
-        self.vacate_unreferenced(closed);
-        parent
-    }
-
-    /// The scope that a new one is opened in: the one named if it is open, else the nearest open one around it.
-    pub(super) fn open_or_around(&mut self, at: u32) -> u32 {
-        // Also shortens the chain above an open scope.
-        let around = self.open_around(at);
-        if self.slots.get(at as usize).is_some_and(|slot| slot.open) { at } else { around }
-    }
-
-    /// Frees the records of closed scopes that nothing refers to any more, from `at` outwards.
-    #[inline]
-    fn vacate_unreferenced(&mut self, mut at: u32) {
-        while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| !slot.open && slot.reference_count == 0) {
-            slot.generation = NonZeroU32::new(slot.generation.get().wrapping_add(1)).unwrap_or(NonZeroU32::MIN);
-            let parent = slot.parent;
-            self.vacant.push(at);
-            if let Some(parent) = self.slots.get_mut(parent as usize) {
-                parent.reference_count -= 1;
-            }
-            at = parent;
-        }
-    }
-
-    /// A block now belongs to `owner`.
-    #[inline]
-    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
-        if let Some(slot) = self.slots.get_mut(owner as usize) {
-            slot.reference_count += 1;
-        }
-        let mut at = owner;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            if slot.open {
-                slot.own_live_bytes = slot.own_live_bytes.wrapping_add(requested_bytes);
-                slot.own_peak_bytes = slot.own_peak_bytes.max(slot.own_live_bytes);
-                slot.own_allocation_count += 1;
-                slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
-            }
-            at = self.open_around(at);
-        }
-    }
-
-    /// A block of `owner` was given back.
-    #[inline]
-    pub(super) fn disown(&mut self, owner: u32, requested_bytes: i64) {
-        let mut at = owner;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            if slot.open {
-                slot.own_live_bytes = slot.own_live_bytes.wrapping_sub(requested_bytes);
-            }
-            at = self.open_around(at);
-        }
-        if let Some(slot) = self.slots.get_mut(owner as usize) {
-            slot.reference_count -= 1;
-            if !slot.open && slot.reference_count == 0 {
-                self.vacate_unreferenced(owner);
-            }
-        }
-    }
-
-    /// A thread inside `context` moved bytes that it did not allocate now.
-    #[inline]
-    pub(super) fn moved(&mut self, context: u32, size_bytes: i64) {
-        let mut at = context;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
-            at = self.open_around(at);
-        }
-    }
-
     /// The peak so far of an open scope, as of the last cut.
     pub(super) fn peak_bytes(&self, key: ScopeKey) -> Option<i64> {
         self.slots.get(self.resolve(Some(key)) as usize).map(|slot| slot.peak_bytes)
     }
 
+    /// The peak so far of an open scope.
+    pub(super) fn peak_bytes_now(&self, slot: &Slot) -> i64 {
+        // Whatever was reached since the last cut, every open scope has seen.
+        slot.peak_bytes.max(self.running_max_bytes)
+    }
+
     /// Open scopes, the newest first.
-    fn open_slots(&self) -> impl Iterator<Item = &Slot> {
-        let mut at = self.newest;
+    pub(super) fn open_slots(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let mut next = self.newest;
         std::iter::from_fn(move || {
+            let at = next;
             let slot = self.slots.get(at as usize)?;
-            at = slot.older;
-            Some(slot)
+            next = slot.older;
+            Some((at, slot))
         })
     }
 
     fn newest_step(&self) -> Option<u64> {
-        self.open_slots().find_map(|slot| match slot.kind {
+        self.open_slots().find_map(|(_, slot)| match slot.kind {
             ScopeKind::Step(number) => Some(number),
-            ScopeKind::Function | ScopeKind::Epoch => None,
+            ScopeKind::Function | ScopeKind::CallSite(_) | ScopeKind::Epoch => None,
         })
     }
 
     /// Open scopes that began a phase: (phase, bytes before, peak so far).
     pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
-        self.open_slots().filter_map(|slot| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
+        self.open_slots()
+            .filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
     }
 
     #[cfg(test)]

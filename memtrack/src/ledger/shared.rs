@@ -14,6 +14,22 @@
 //! - The first not logged: it was in the books before the second began.
 //!
 //! Operations that overlap in time have no order, and get one. A thread that finds the books free never logs.
+//!
+//! **Events of several devices.** Each device has books and a sequence of its own, so an event that waits in a log has no place
+//! among those of another device. While a scope is open on several devices, their events are therefore entered *at once*:
+//! before the operation returns. The scope's opening (1) raises a count, (2) draws a number, (3) takes the books and enters
+//! the logs, looking at the list of marked ones even if it seems empty. A writer that has logged an event, and let go of its
+//! log's lock, reads the count; if it is not zero, it takes the books, and so enters what it logged. Then each event that is
+//! logged is entered by step 3, or its writer sees the count:
+//!
+//! - Its number was drawn after step 2. All draws are read-modify-writes of one variable, so step 2 happens before the draw, and
+//!   step 1 before the reading of the count.
+//! - It was drawn before, and step 3 looked at its log afterwards: it was entered, its number being below S.
+//! - It was drawn before, and step 3 looked at its log before the writer locked it: the log's lock orders the two, and the
+//!   writer sees the count.
+//! - It was drawn before, and step 3 did not look at its log, which was not in the list then. Whoever marked it did so later;
+//!   the list's lock orders step 3 before that, the log's lock that before the end of the writing, and the writer sees the
+//!   count.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -80,6 +96,9 @@ pub(crate) struct SharedLedger {
     books: Apart<Mutex<Books>>,
     sequence: Apart<AtomicU64>,
     marked_count: Apart<AtomicUsize>,
+    /// Scopes over several devices that are open on this one: events are entered at once, see the module's proof. Read only
+    /// where an event was logged.
+    at_once_count: AtomicUsize,
     /// Logs with events.
     marked: Mutex<Vec<Arc<EventLog>>>,
 }
@@ -90,6 +109,7 @@ impl SharedLedger {
             books: Apart(Mutex::new(Books { ledger, batch: Vec::new() })),
             sequence: Apart::default(),
             marked_count: Apart::default(),
+            at_once_count: AtomicUsize::new(0),
             marked: Mutex::default(),
         }
     }
@@ -98,6 +118,21 @@ impl SharedLedger {
     #[inline]
     pub(crate) fn lock(&self) -> LedgerGuard<'_> {
         self.up_to_date(lock(&self.books.0))
+    }
+
+    /// As [`lock`](Self::lock). From here on until [`end_at_once`](Self::end_at_once), each event is entered before its
+    /// operation returns, and what came before is.
+    pub(crate) fn lock_at_once(&self) -> LedgerGuard<'_> {
+        self.at_once_count.fetch_add(1, Ordering::Relaxed);
+        self.sequence.0.fetch_add(1, Ordering::AcqRel);
+        let mut books = lock(&self.books.0);
+        self.enter_logs(&mut books);
+        LedgerGuard(books)
+    }
+
+    /// Ends what one [`lock_at_once`](Self::lock_at_once) began.
+    pub(crate) fn end_at_once(&self) {
+        self.at_once_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A block was handed out; `log` is its stream's.
@@ -168,7 +203,8 @@ impl SharedLedger {
             }
             events.len()
         };
-        if len >= LOG_LIMIT {
+        // The count is read after the event is in its log: see the module's proof.
+        if len >= LOG_LIMIT || self.at_once_count.load(Ordering::Relaxed) > 0 {
             drop(self.lock());
         } else if len.is_multiple_of(BATCH_LEN)
             && let Ok(mut books) = self.books.0.try_lock()

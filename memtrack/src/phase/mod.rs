@@ -17,7 +17,11 @@ use crate::allocator::CachingAllocator;
 use crate::context;
 use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
+use crate::observer;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
+
+/// The name of an epoch's scope, for blocks that are allocated in it and in no other.
+const EPOCH_SCOPE: &str = "epoch";
 
 /// While it lives, what this thread allocates and frees is booked under a phase.
 ///
@@ -127,7 +131,13 @@ impl Epoch {
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
         let around = context::current(inner.id);
-        let key = inner.ledger().open_epoch(number, around);
+        let key = {
+            let mut ledger = inner.ledger();
+            let key = ledger.open_epoch(number, around);
+            ledger.name_scope(key.scope, EPOCH_SCOPE);
+            key
+        };
+        observer::opened(inner.id, around, key.scope, EPOCH_SCOPE);
         context::enter(inner.id, key.scope);
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }

@@ -1,20 +1,35 @@
 //! Tracked scopes: what happened to a device's memory between two points of a program.
 //!
-//! Here live the guards that open and close scopes and the record they give. The arithmetic of peaks and owners is the
-//! ledger's; spans are the attribute's.
+//! Here live the guards that open and close scopes, on one device and on several, the record they give, who keeps memory in them
+//! ([`LiveBlock`]), the handles that take them to other threads and tasks ([`ScopeHandle`]), and the totals of all calls of a
+//! function. The arithmetic of peaks and owners is the ledger's; spans are the attribute's.
 
+mod call_sites;
+mod devices;
+mod handle;
+mod kept;
 mod record;
+mod table;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-pub use record::{DeviceName, Outcome, ScopeRecord};
+pub use call_sites::CallSiteTotals;
+pub use devices::{AttachedDevices, DevicesRecord, DevicesScope, OpenDevicesScope};
+pub use handle::{EnteredScopes, InScope, ScopeHandle, ScopedFuture};
+pub use kept::LiveSite;
+pub use record::{DeviceName, ScopeRecord};
+pub use table::CallSiteTable;
 
+pub use crate::allocator::LiveBlock;
 use crate::allocator::{CachingAllocator, Inner};
 use crate::context;
 use crate::current;
+pub use crate::current::{measure_all, set_measure_all};
 use crate::history::Stage;
+pub use crate::ledger::{CallSite, Outcome};
 use crate::ledger::{ScopeKey, ScopeKind};
+use crate::observer::{self, Observation};
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
 ///
@@ -35,15 +50,44 @@ impl OpenScope {
         Self::open_kind(allocator, name, ScopeKind::Function, phase)
     }
 
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::open_kind(allocator, site.name(), ScopeKind::CallSite(site.id()), phase)
+    }
+
     pub(crate) fn open_kind(
         allocator: &CachingAllocator,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
+        Self::open_in(allocator, context::current(allocator.inner().id), name, kind, phase)
+    }
+
+    /// Opens a scope, inside the one this thread is in, whose allocations are observed.
+    pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Observation) {
+        let parent = context::current(allocator.inner().id);
+        let open = Self::open_in(allocator, parent, name, ScopeKind::Function, None);
+        let observation = Observation::begin(open.inner.id, parent, open.key);
+        (open, observation)
+    }
+
+    #[inline]
+    fn open_in(
+        allocator: &CachingAllocator,
+        parent: Option<ScopeKey>,
+        name: &'static str,
+        kind: ScopeKind,
+        phase: Option<&'static str>,
+    ) -> Self {
         let inner = Arc::clone(allocator.inner());
-        let parent = context::current(inner.id);
-        let key = inner.ledger().open_scope(parent, kind, phase);
+        let key = {
+            let mut ledger = inner.ledger();
+            let key = ledger.open_scope(parent, kind, phase);
+            ledger.name_scope(key, name);
+            key
+        };
+        observer::opened(inner.id, parent, key, name);
         inner.history.annotate(Stage::Start, name);
         Self { inner, key, name, is_open: true }
     }
@@ -53,9 +97,24 @@ impl OpenScope {
         self.name
     }
 
+    /// Makes allocations of this thread belong to the scope, until [`leave`](Self::leave) or its end.
+    pub(crate) fn enter(&self) {
+        context::enter(self.inner.id, self.key);
+    }
+
+    /// The number of the allocator measured, and the scope on it.
+    pub(crate) fn part(&self) -> (u64, ScopeKey) {
+        (self.inner.id, self.key)
+    }
+
+    /// Ends what [`enter`](Self::enter) began on this thread.
+    pub(crate) fn leave(&self) {
+        context::leave(self.inner.id, self.key);
+    }
+
     /// Makes allocations of this thread belong to the scope, until the guard is dropped.
     pub fn attach(&self) -> Attached<'_> {
-        context::enter(self.inner.id, self.key);
+        self.enter();
         Attached { scope: self, not_send: PhantomData }
     }
 
@@ -68,7 +127,7 @@ impl OpenScope {
         self.is_open = false;
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         context::leave(self.inner.id, self.key);
-        let closed = self.inner.ledger().close_scope(self.key);
+        let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
@@ -115,8 +174,13 @@ impl Scope {
         Self::enter(OpenScope::open(allocator, name, phase))
     }
 
+    /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
+    pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::enter(OpenScope::open_site(allocator, site, phase))
+    }
+
     pub(crate) fn enter(open: OpenScope) -> Self {
-        context::enter(open.inner.id, open.key);
+        open.enter();
         Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 

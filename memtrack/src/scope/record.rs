@@ -3,39 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ledger::ClosedScope;
-
-/// How a scope ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The code ran to its end.
-    Ok,
-    /// It ran to its end and returned an error.
-    Err,
-    /// A panic that began inside it went through.
-    Panic,
-    /// A future was dropped before it was done.
-    Cancelled,
-}
-
-impl Outcome {
-    /// As in the field `mem.outcome`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Err => "err",
-            Self::Panic => "panic",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::ledger::{ClosedScope, Outcome};
 
 /// The name of a device, such as `cuda:0`; cheap to clone.
 #[derive(Clone)]
@@ -98,8 +66,19 @@ pub struct ScopeRecord {
     pub own_delta_bytes: i64,
     /// The most requested bytes allocated inside the scope that were live at once.
     pub own_peak_bytes: i64,
+    /// Requested bytes of all allocations made inside the scope, those of inner scopes included, whether they are live or not.
+    pub own_allocated_bytes: i64,
+    /// The same without what was allocated in inner scopes and phases: what the function itself took. Steps and epochs are no
+    /// function, and take nothing away.
+    pub exclusive_allocated_bytes: i64,
     /// Allocations made inside the scope.
     pub own_allocation_count: i64,
+    /// Frees, wherever they happened, of what was allocated inside the scope.
+    pub own_free_count: i64,
+    /// Allocations made inside the scope that gave cached memory back and asked again.
+    pub own_retry_count: i64,
+    /// Allocations made inside the scope that ran out of memory.
+    pub own_oom_count: i64,
     /// Bytes that others allocated and freed meanwhile. Not zero means that the device view is shared.
     pub foreign_bytes: i64,
     /// How the scope ended.
@@ -110,6 +89,7 @@ impl ScopeRecord {
     #[inline]
     pub(crate) fn new(name: &'static str, device: &Arc<str>, closed: Option<ClosedScope>, outcome: Outcome) -> Self {
         let closed = closed.unwrap_or_default();
+        let owned = closed.owned;
         Self {
             name,
             device: DeviceName::new(device),
@@ -122,9 +102,14 @@ impl ScopeRecord {
             retry_count: closed.retry_count,
             oom_count: closed.oom_count,
             reserved_delta_bytes: closed.reserved_delta_bytes,
-            own_delta_bytes: closed.own_delta_bytes,
-            own_peak_bytes: closed.own_peak_bytes,
-            own_allocation_count: closed.own_allocation_count,
+            own_delta_bytes: owned.live_bytes(),
+            own_peak_bytes: owned.peak_bytes,
+            own_allocated_bytes: owned.allocated_bytes,
+            exclusive_allocated_bytes: owned.exclusive_bytes,
+            own_allocation_count: owned.allocation_count,
+            own_free_count: owned.free_count,
+            own_retry_count: owned.retry_count,
+            own_oom_count: owned.oom_count,
             foreign_bytes: closed.foreign_bytes,
             outcome,
         }

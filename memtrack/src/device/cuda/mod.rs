@@ -247,7 +247,7 @@ impl Drop for Cuda {
             tracing::warn!(
                 target: "memtrack::device",
                 device = %self.name,
-                refused_bytes,
+                refused_bytes = crate::units::signed(refused_bytes),
                 %error,
                 "the driver did not take memory back; it stays taken until this process ends",
             );

@@ -66,7 +66,10 @@ pub(super) struct Answer {
     pub(super) reserved_delta: i64,
     pub(super) own_delta: i64,
     pub(super) own_peak: i64,
-    pub(super) own_allocation_count: i64,
+    pub(super) own_allocated: i64,
+    pub(super) exclusive: i64,
+    /// As `counts`, of what threads inside did and what became of it.
+    pub(super) own_counts: [i64; 4],
     pub(super) foreign: i64,
 }
 
@@ -130,6 +133,19 @@ impl History {
             at = self.scopes[scope].parent;
         }
         false
+    }
+
+    /// Whether no function that was open at an event stands between its context and `outer`.
+    fn function_around(&self, context: Option<usize>, outer: usize, event: usize) -> bool {
+        let mut at = context;
+        while let Some(scope) = at.filter(|scope| *scope != outer) {
+            let Scope { kind, parent, closed, .. } = self.scopes[scope];
+            if kind == ScopeKind::Function && closed.is_none_or(|closed| event <= closed) {
+                return false;
+            }
+            at = parent;
+        }
+        true
     }
 
     pub(super) fn allocate(&mut self, size: i64, requested: i64, context: Option<usize>) -> Block {
@@ -204,9 +220,10 @@ impl History {
             Some(state) => (state.phase, state.step),
             None => (scope.phase, scope.step_at_opening),
         };
-        let (mut own, mut own_peak, mut own_allocation_count, mut foreign) = (0, 0, 0, 0);
-        let mut counts = [0; 4];
-        for state in later {
+        let (mut own, mut own_peak, mut own_allocated, mut exclusive, mut foreign) = (0, 0, 0, 0, 0);
+        let (mut counts, mut own_counts) = ([0; 4], [0; 4]);
+        for (event, state) in later.iter().enumerate() {
+            let event = scope.opened + 1 + event;
             let inside = self.is_inside(state.context, index);
             match state.cause {
                 Cause::Allocation(block) => {
@@ -214,18 +231,31 @@ impl History {
                     if inside {
                         own += block.requested;
                         own_peak = own_peak.max(own);
-                        own_allocation_count += 1;
+                        own_allocated += block.requested;
+                        if self.function_around(state.context, index, event) {
+                            exclusive += block.requested;
+                        }
+                        own_counts[0] += 1;
                     } else {
                         foreign += block.size;
                     }
                 }
                 Cause::Free(block) => {
                     counts[1] += 1;
-                    own -= if self.is_inside(block.owner, index) { block.requested } else { 0 };
+                    if self.is_inside(block.owner, index) {
+                        own -= block.requested;
+                        own_counts[1] += 1;
+                    }
                     foreign += if inside { 0 } else { block.size };
                 }
-                Cause::Retry => counts[2] += 1,
-                Cause::OutOfMemory => counts[3] += 1,
+                Cause::Retry => {
+                    counts[2] += 1;
+                    own_counts[2] += i64::from(inside);
+                }
+                Cause::OutOfMemory => {
+                    counts[3] += 1;
+                    own_counts[3] += i64::from(inside);
+                }
                 Cause::Nothing | Cause::Segment | Cause::PhaseBegan | Cause::StepBegan => {}
             }
         }
@@ -240,7 +270,9 @@ impl History {
             reserved_delta: last.reserved - first.reserved,
             own_delta: own,
             own_peak,
-            own_allocation_count,
+            own_allocated,
+            exclusive,
+            own_counts,
             foreign,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use self::history::{Answer, Block, History, OTHER, Row};
-use super::{BlockEntry, ClosedEpoch, ClosedScope, EpochKey, Ledger, ScopeKey, ScopeKind, SplitChange};
+use super::{BlockEntry, ClosedEpoch, ClosedScope, EpochKey, Ledger, Outcome, ScopeKey, ScopeKind, SplitChange};
 use crate::stats::PoolKind;
 
 const PHASES: [&str; 3] = ["forward", "backward", "optimizer"];
@@ -195,9 +195,9 @@ impl Device {
         match epoch {
             None => {
                 let expected = self.history.close(scope);
-                let closed = self.ledger.close_scope(key).unwrap();
+                let closed = self.ledger.close_scope(key, Outcome::Ok).unwrap();
                 assert_eq!(answer(&self.ledger, &closed), expected);
-                assert!(self.ledger.close_scope(key).is_none(), "a scope closes once");
+                assert!(self.ledger.close_scope(key, Outcome::Ok).is_none(), "a scope closes once");
             }
             Some(epoch) => self.close_epoch(&epoch, scope),
         }
@@ -237,6 +237,7 @@ fn entry(requested: i64) -> BlockEntry {
 
 /// What the ledger says, in the history's words.
 fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
+    let owned = closed.owned;
     Answer {
         phase: closed.phase_name,
         before: closed.before_bytes,
@@ -246,9 +247,11 @@ fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
         peak_step: closed.peak_place.step,
         counts: [closed.allocation_count, closed.free_count, closed.retry_count, closed.oom_count],
         reserved_delta: closed.reserved_delta_bytes,
-        own_delta: closed.own_delta_bytes,
-        own_peak: closed.own_peak_bytes,
-        own_allocation_count: closed.own_allocation_count,
+        own_delta: owned.live_bytes(),
+        own_peak: owned.peak_bytes,
+        own_allocated: owned.allocated_bytes,
+        exclusive: owned.exclusive_bytes,
+        own_counts: [owned.allocation_count, owned.free_count, owned.retry_count, owned.oom_count],
         foreign: closed.foreign_bytes,
     }
 }
@@ -296,12 +299,12 @@ fn steps_of_two_threads_may_end_in_any_order() {
     let epoch = ledger.open_epoch(1, None);
     let first = ledger.open_scope(None, ScopeKind::Step(1), None);
     let second = ledger.open_scope(None, ScopeKind::Step(2), None);
-    ledger.close_scope(first).unwrap();
+    ledger.close_scope(first, Outcome::Ok).unwrap();
     ledger.allocated(&entry(512), SplitChange::default(), None);
     let during = ledger.open_scope(None, ScopeKind::Function, None);
     ledger.allocated(&entry(512), SplitChange::default(), None);
-    assert_eq!(ledger.close_scope(during).unwrap().peak_place.step, Some(2));
-    ledger.close_scope(second).unwrap();
+    assert_eq!(ledger.close_scope(during, Outcome::Ok).unwrap().peak_place.step, Some(2));
+    ledger.close_scope(second, Outcome::Ok).unwrap();
     ledger.allocated(&entry(512), SplitChange::default(), None);
     let closed = ledger.close_epoch(&epoch, Duration::ZERO).unwrap();
     assert_eq!((closed.scope.peak_bytes, closed.scope.peak_place.step), (3 * 512, None), "after both steps");
@@ -318,7 +321,7 @@ fn a_scope_that_outlives_the_one_around_it_keeps_no_chain() {
         ledger.allocated(&entry(512), SplitChange::default(), Some(guard));
         kept.push(guard);
         let next = ledger.open_scope(Some(guard), ScopeKind::Step(number), None);
-        ledger.close_scope(guard).unwrap();
+        ledger.close_scope(guard, Outcome::Ok).unwrap();
         guard = next;
     }
     // One record for each block that its step left behind, and the open one.
@@ -327,7 +330,7 @@ fn a_scope_that_outlives_the_one_around_it_keeps_no_chain() {
         ledger.free_requested(&entry(512), Some(owner), Some(guard));
     }
     assert_eq!(ledger.scopes.record_count(), 1);
-    assert_eq!(ledger.close_scope(guard).unwrap().free_count, 999);
+    assert_eq!(ledger.close_scope(guard, Outcome::Ok).unwrap().free_count, 999);
     assert_eq!(ledger.scopes.record_count(), 0);
 }
 
@@ -340,7 +343,7 @@ fn an_allocation_outside_every_phase_raises_the_peak_of_other_while_another_thre
     ledger.allocated(&entry(512), SplitChange::default(), Some(phase));
     ledger.free_requested(&entry(2048), Some(epoch.scope), Some(epoch.scope));
     ledger.free_completed(&entry(2048), SplitChange::default());
-    ledger.close_scope(phase).unwrap();
+    ledger.close_scope(phase, Outcome::Ok).unwrap();
     let closed = ledger.close_epoch(&epoch, Duration::ZERO).unwrap();
     let peak_of = |name| closed.rows.iter().find(|row| row.0 == name).unwrap().2.peak_bytes;
     assert_eq!((peak_of("forward"), peak_of("other")), (2560, 2048));
@@ -372,7 +375,7 @@ fn records_of_deep_scopes_go_with_their_last_block() {
     ledger.allocated(&entry(512), SplitChange::default(), owner);
     // The outermost first: nothing can go before the innermost does, and that waits for its block.
     for key in keys {
-        ledger.close_scope(key).unwrap();
+        ledger.close_scope(key, Outcome::Ok).unwrap();
     }
     assert_eq!(ledger.scopes.record_count(), 1, "only the block's owner is left");
     ledger.free_requested(&entry(512), owner, None);

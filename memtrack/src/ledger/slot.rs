@@ -1,0 +1,121 @@
+//! One scope's record: what it was opened with, what it has seen, and what it says when it closes.
+
+use std::num::NonZeroU32;
+
+use super::call_site::SiteId;
+use super::phases::PhaseId;
+
+/// No scope.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+/// Names one activation of a scope. A key of a scope that is gone names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScopeKey {
+    pub(super) slot: u32,
+    /// Never zero, so that an optional key is no larger than a key: each block holds one.
+    pub(super) generation: NonZeroU32,
+}
+
+/// What a scope means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScopeKind {
+    /// A function, a block, or a phase.
+    Function,
+    /// A call of a function that is counted with its other calls.
+    CallSite(SiteId),
+    /// One step of an epoch, by its number.
+    Step(u64),
+    /// An epoch.
+    Epoch,
+}
+
+/// Counters that only grow, whatever is reset by the user.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) allocation_count: i64,
+    pub(super) free_count: i64,
+    /// Rounded bytes of all allocations and frees together.
+    pub(super) moved_bytes: i64,
+    pub(super) retry_count: i64,
+    pub(super) oom_count: i64,
+}
+
+/// The phase and step at which a peak was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub(crate) phase: PhaseId,
+    pub(crate) step: Option<u64>,
+}
+
+/// What the threads inside a scope did, and what became of the blocks they took. Sizes are as asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Owned {
+    pub(crate) allocated_bytes: i64,
+    /// Of what was allocated inside.
+    pub(crate) freed_bytes: i64,
+    /// The most that was live.
+    pub(crate) peak_bytes: i64,
+    /// Without what was allocated in functions and phases inside.
+    pub(crate) exclusive_bytes: i64,
+    pub(crate) allocation_count: i64,
+    pub(crate) free_count: i64,
+    pub(crate) retry_count: i64,
+    pub(crate) oom_count: i64,
+}
+
+/// What a scope that is a call of a call site has besides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Call {
+    /// Allocated bytes, as asked for, of functions inside that are of no site and in no inner call: besides those that the
+    /// scope allocated exclusively, they are the site's own.
+    pub(super) beside_bytes: i64,
+    /// The outermost open call of the same site around this one, or this one.
+    pub(super) outermost: u32,
+    /// Of an outermost call: the open calls of the same site inside it.
+    pub(super) inner_count: u32,
+}
+
+/// What happened in a scope.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ClosedScope {
+    pub(crate) phase: PhaseId,
+    pub(crate) phase_name: Option<&'static str>,
+    /// The phase this scope itself began, if it did.
+    pub(crate) own_phase: Option<PhaseId>,
+    pub(crate) before_bytes: i64,
+    pub(crate) after_bytes: i64,
+    pub(crate) peak_bytes: i64,
+    pub(crate) peak_place: Place,
+    pub(crate) allocation_count: i64,
+    pub(crate) free_count: i64,
+    pub(crate) retry_count: i64,
+    pub(crate) oom_count: i64,
+    pub(crate) reserved_delta_bytes: i64,
+    pub(crate) owned: Owned,
+    pub(crate) foreign_bytes: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) generation: NonZeroU32,
+    pub(super) open: bool,
+    pub(super) kind: ScopeKind,
+    pub(super) name: &'static str,
+    pub(super) parent: u32,
+    /// Inner scopes and owned live blocks that refer to this record.
+    pub(super) reference_count: u32,
+    pub(super) own_phase: Option<PhaseId>,
+    pub(super) phase: PhaseId,
+    /// Neighbours among the open scopes, by time of opening.
+    pub(super) older: u32,
+    pub(super) newer: u32,
+    pub(super) peak_bytes: i64,
+    pub(super) peak_place: Place,
+    pub(super) before_bytes: i64,
+    pub(super) before_reserved_bytes: i64,
+    pub(super) before: Totals,
+    pub(super) owned: Owned,
+    pub(super) call: Call,
+    /// Rounded bytes allocated and freed by threads inside this scope.
+    pub(super) moved_bytes: i64,
+}

@@ -1,0 +1,1 @@
+//! Holds no code: see the tests named in `Cargo.toml`.

@@ -1,0 +1,48 @@
+//! shape: 140
+//! title: a crate that forbids groups of lints
+#![forbid(unused, clippy::all, clippy::pedantic, nonstandard_style, future_incompatible, rust_2018_idioms)]
+use shape_support::{block_on, yield_now};
+
+pub struct Value(Vec<u32>);
+
+impl Value {
+    #[track]
+    #[must_use = "it is the shape"]
+    pub fn taken(self, more: &[u32], (a, _): (usize, u32)) -> usize {
+        if more.is_empty() {
+            return a;
+        }
+        self.0.into_iter().count() + a
+    }
+}
+
+#[track]
+pub async fn later(mut a: Vec<u32>) -> Vec<u32> {
+    yield_now().await;
+    a.push(1);
+    a
+}
+
+#[track]
+#[must_use]
+pub fn plain(text: &str, n: u32) -> usize {
+    if n == 0 { 0 } else { text.len() }
+}
+
+#[track(+err)]
+/// Fails.
+///
+/// # Errors
+///
+/// When there is nothing.
+pub fn failing(text: String) -> Result<String, u8> {
+    if text.is_empty() { Err(1) } else { Ok(text) }
+}
+
+// calls: taken 2
+#[must_use]
+pub fn exercise() -> String {
+    let value = || Value(vec![1]);
+    let taken = (value().taken(&[1], (2, 3)), value().taken(&[], (2, 3)));
+    format!("{taken:?} {:?} {}", block_on(later(vec![])), plain("abc", 1)) + &failing("x".to_owned()).unwrap_or_default()
+}

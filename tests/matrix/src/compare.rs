@@ -25,7 +25,27 @@ pub(crate) fn differences(plain: &Compiled, annotated: &Compiled) -> Vec<Differe
             differences.push(Difference { change, report: report.clone(), count: before.abs_diff(after) });
         }
     }
-    differences
+    reword(differences)
+}
+
+/// Makes one difference of two: a report lost and one of the same lint gained on the same line.
+fn reword(differences: Vec<Difference>) -> Vec<Difference> {
+    let (lost, mut rest): (Vec<_>, Vec<_>) =
+        differences.into_iter().partition(|difference| difference.change == Change::Lost);
+    for lost in lost {
+        let same = |other: &&mut Difference| {
+            other.change == Change::Gained
+                && other.count == lost.count
+                && other.report.lint == lost.report.lint
+                && other.report.lines.0 == lost.report.lines.0
+        };
+        match rest.iter_mut().find(same) {
+            Some(gained) => gained.change = Change::Reworded,
+            None => rest.push(lost),
+        }
+    }
+    rest.sort_by(|a, b| a.report.cmp(&b.report));
+    rest
 }
 
 /// The differences that the shape does not declare for this cell, and the declared that do not occur.

@@ -5,11 +5,22 @@ use crate::marker::Marker;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whether a lint is reported no more, or newly.
+/// Whether a lint is reported no more, newly, or in other words on the same line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     Lost,
     Gained,
+    Reworded,
+}
+
+impl Change {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Gained => "gained",
+            Self::Reworded => "reworded",
+        }
+    }
 }
 
 /// A difference that the shape's header declares.
@@ -128,6 +139,7 @@ impl Shape {
             }
             "lost" => self.declared.push(declared(Change::Lost, value)?),
             "gained" => self.declared.push(declared(Change::Gained, value)?),
+            "reworded" => self.declared.push(declared(Change::Reworded, value)?),
             _ => return Err(format!("unknown word in the header: `{word}`")),
         }
         Ok(())
@@ -225,8 +237,13 @@ fn declared(change: Change, value: &str) -> Result<Declared, String> {
     Ok(declared)
 }
 
-/// The function that a line declares, if it declares one: its name, or none if that is a macro's variable.
+/// The function that a line declares, if it declares one: its name, or none if that is a macro's variable, or if the line
+/// begins a block of functions.
 fn declared_function(line: &str) -> Option<Option<String>> {
+    let first = line.split_whitespace().find(|word| !matches!(*word, "pub" | "unsafe"));
+    if first.is_some_and(|word| matches!(word, "trait" | "mod") || word == "impl" || word.starts_with("impl<")) {
+        return Some(None);
+    }
     let (before, after) = line.split_once("fn ")?;
     if before.trim_start().starts_with("//") || !(before.is_empty() || before.ends_with(' ')) {
         return None;

@@ -3,7 +3,8 @@
 use crate::cells::{Cell, Place};
 use crate::form::{Edition, Form};
 use crate::known::{KNOWN, reason};
-use crate::shape::{Change, Shape};
+use crate::lints::NOT_COMPARED;
+use crate::shape::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Prints the matrix, and returns what does not hold.
@@ -114,12 +115,16 @@ fn legend(reasons: &Reasons, shapes: &[Shape]) {
     for (index, reason) in reasons.0.iter().enumerate() {
         println!("  {:<3} {reason}", letters(index));
     }
+    println!("\nLints that are not compared:");
+    for (lint, why) in NOT_COMPARED {
+        println!("  {lint}: {why}");
+    }
     println!("\nKnown differences in lints:");
     for (index, known) in KNOWN.iter().enumerate() {
         let declares = |shape: &&Shape| {
             shape.declared.iter().any(|declared| declared.change == known.change && declared.lint == known.lint)
         };
-        let change = if known.change == Change::Lost { "lost" } else { "gained" };
+        let change = known.change.word();
         let count = shapes.iter().filter(declares).count();
         println!(
             "  ✓{:<3} {change} {}, {count} shapes: {}",

@@ -45,7 +45,7 @@ pub fn is_wanted(callsite: &'static Callsite, level: Level) -> bool {
 
 /// A span with these values, each behind the place of its field among those described.
 pub fn span<const N: usize>(callsite: &'static Callsite, values: [(usize, &dyn Value); N]) -> Span {
-    with_values(callsite, values, |metadata, values| Span::new(metadata, values))
+    with_values(callsite, values, Span::new)
 }
 
 /// The same in another span than the current one.

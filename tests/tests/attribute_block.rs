@@ -207,7 +207,7 @@ mod what_is_freed_before_the_end {
             track_memory_block!("b", {
                 let _probe = bench.probe("x");
                 panic!("as it should");
-            })
+            });
         }));
         assert!(unwound.is_err());
         assert_measured(&bench, &["drop x"], 0, "panic");

@@ -1,4 +1,5 @@
 //! Budgets: held against what the call itself did, whatever listens and whatever runs beside it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use memtrack::{Budget, Buffer, CachingAllocator, Exceeded, track_memory};
 use memtrack_tests::futures::{block_on, poll_once, yield_now};

@@ -1,4 +1,5 @@
 //! The totals of all calls of an annotated function. One test in the process at a time: the switch is the process's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,9 +29,9 @@ fn of(allocator: &CachingAllocator, name: &str) -> CallSiteTotals {
 }
 
 #[track_memory(device = allocator)]
-fn generic<T: Default>(allocator: &CachingAllocator, count: usize) -> Buffer<T>
+fn generic<T>(allocator: &CachingAllocator, count: usize) -> Buffer<T>
 where
-    T: memtrack::Element,
+    T: Default + memtrack::Element,
 {
     Buffer::uninit(allocator, count).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -46,7 +47,7 @@ fn instantiations_of_a_generic_function_are_one_site() {
     assert_eq!((totals.call_count, totals.inclusive_allocated_bytes), (2, 500));
     let site = totals.site.expect("a site");
     assert_eq!((site.file(), site.module_path()), (file!(), module_path!()));
-    assert_eq!(site.line(), 31, "the line of its name");
+    assert_eq!(site.line(), 32, "the line of its name");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Which figures a span shows and of which calls: `only`, `sample` and `min_delta`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use memtrack::{Buffer, CachingAllocator, track_memory};
 use memtrack_tests::futures::{block_on, yield_now};

@@ -1,4 +1,5 @@
 //! The options `devices`: several devices as one, with the peak of their sum.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use memtrack::{Budget, Buffer, CachingAllocator, Exceeded, track_memory};
 use memtrack_tests::futures::{block_on, yield_now};

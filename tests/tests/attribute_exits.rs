@@ -2,7 +2,7 @@
 //!
 //! The bug class: code that a macro puts behind the body is skipped by `return`, `?` and panics, so a call goes
 //! unrecorded, or is recorded while its locals are still alive.
-
+#![allow(clippy::needless_return, reason = "early returns are what is tested")]
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use memtrack::device::Simulated;

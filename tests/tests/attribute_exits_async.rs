@@ -1,5 +1,5 @@
 //! Every way out of an asynchronous function leaves one record, taken after what the call owned is freed.
-
+#![allow(clippy::needless_return, reason = "early returns are what is tested")]
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use memtrack::track_memory;

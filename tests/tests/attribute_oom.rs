@@ -1,6 +1,7 @@
 //! The option `oom`: what is said and written when memory runs out inside a function.
 //!
 //! One test, since the folder of the snapshots is the process's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! The options that say more about a call: parents, causes, arguments, returned values and errors.
+#![allow(clippy::non_minimal_cfg, clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 use memtrack::{Buffer, CachingAllocator, track_memory};
 use memtrack_tests::futures::{block_on, poll_once, yield_now};

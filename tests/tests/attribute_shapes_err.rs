@@ -3,7 +3,7 @@
 #![deny(warnings, clippy::all, clippy::pedantic, unreachable_code)]
 #![deny(unsafe_code, single_use_lifetimes, elided_lifetimes_in_paths, unused_qualifications, rust_2018_idioms)]
 #![allow(clippy::unnecessary_wraps, clippy::unused_async, reason = "the shapes are short")]
-#![allow(clippy::needless_return, clippy::ptr_arg, clippy::unwrap_used)]
+#![allow(clippy::needless_return, clippy::ptr_arg, clippy::unwrap_used, clippy::elidable_lifetime_names)]
 
 use memtrack::track_memory;
 use memtrack_tests::futures::block_on;

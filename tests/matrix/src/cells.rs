@@ -83,12 +83,10 @@ fn columns(editions: &[Edition]) -> impl Iterator<Item = (Edition, Form)> {
     editions.iter().copied().flat_map(|edition| Form::ALL.into_iter().map(move |form| (edition, form)))
 }
 
-fn cell(
-    shape: &Shape,
-    place: Place,
-    compiled: &BTreeMap<Place, Compiled>,
-    called: &BTreeMap<(Edition, Form), Result<BTreeMap<String, Called>, String>>,
-) -> Cell {
+/// What the calls of each program came to, by shape; or why it did not run.
+type Calls = BTreeMap<(Edition, Form), Result<BTreeMap<String, Called>, String>>;
+
+fn cell(shape: &Shape, place: Place, compiled: &BTreeMap<Place, Compiled>, called: &Calls) -> Cell {
     let (index, edition, form) = place;
     let here = &compiled[&place];
     let plain = &compiled[&(index, edition, Form::Plain)];

@@ -58,8 +58,8 @@ fn artifacts(messages: &str) -> Vec<(String, PathBuf)> {
             continue;
         }
         let Some(name) = message["target"]["name"].as_str() else { continue };
-        let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        if let Some(file) = files.filter(|file| file.ends_with(".rlib") || is_dynamic(file)).next_back() {
+        let mut files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        if let Some(file) = files.rfind(|file| file.ends_with(".rlib") || is_dynamic(file)) {
             artifacts.push((name.to_owned(), PathBuf::from(file)));
         }
     }

@@ -1,6 +1,7 @@
 //! shape: 69
 //! title: a future without a destructor borrows a local that is declared after it
 //! without err: the future is no `Result`, and `err` is refused with that reason
+//! lost: clippy::missing_const_for_fn
 use std::future::{Future, Ready};
 use std::pin::Pin;
 

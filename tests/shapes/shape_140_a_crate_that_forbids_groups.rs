@@ -1,5 +1,6 @@
 //! shape: 140
 //! title: a crate that forbids groups of lints
+//! lost: clippy::missing_const_for_fn
 #![forbid(unused, clippy::style, clippy::complexity, clippy::correctness, clippy::perf, clippy::pedantic)]
 #![forbid(nonstandard_style, rust_2018_idioms, let_underscore, keyword_idents)]
 use shape_support::{block_on, yield_now};

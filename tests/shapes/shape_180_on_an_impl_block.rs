@@ -1,5 +1,7 @@
 //! shape: 180
 //! title: the attribute on an `impl` block
+//! lost: clippy::manual_async_fn
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, send, yield_now};
 use std::future::Future;
 

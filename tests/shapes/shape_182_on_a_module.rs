@@ -1,5 +1,6 @@
 //! shape: 182
 //! title: the attribute on a module
+//! lost: clippy::missing_const_for_fn
 use shape_support::block_on;
 
 #[track(+err)]

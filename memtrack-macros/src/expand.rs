@@ -95,7 +95,7 @@ pub(crate) fn run_body_to_value(
         #diverges
         let #value: #return_type = #body;
         #inspect
-        #[allow(unreachable_code, clippy::needless_return)]
+        #[allow(unreachable_code)]
         return #value;
     }
 }

@@ -1,6 +1,6 @@
 //! shape: 153
 //! title: names in other scripts, literals of every kind
-//! lost: clippy::missing_const_for_fn in 2021 2024
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track(+err)]

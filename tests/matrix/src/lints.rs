@@ -111,7 +111,7 @@ pub(crate) fn compile(toolchain: &Toolchain, shape: &Shape, edition: Edition, fo
         Build::Library => command.args(["--crate-type", "lib", "--emit", "link"]),
         Build::Tests => command.args(["--test", "--emit", "link"]),
     };
-    command.args(["--error-format", "json", "-C", "debuginfo=0"]).args(toolchain.libraries());
+    command.args(["--error-format", "json", "-C", "debuginfo=0", "-C", "codegen-units=1"]).args(toolchain.libraries());
     for lint in LINTS {
         command.args(["-W", lint]);
     }

@@ -1,5 +1,5 @@
 //! shape: 181
-//! title: the attribute on a trait, on its implementation, above and below `#[async_trait]`
+//! title: the attribute on a trait, its implementation, and `#[async_trait]`
 use shape_support::{async_trait, block_on, yield_now};
 
 #[track(+err)]

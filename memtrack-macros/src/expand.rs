@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
-use crate::function::{Function, in_braces_of};
+use crate::function::Function;
 use crate::items;
 use crate::prologue::local;
 use crate::signature::returned_future;
@@ -46,8 +46,9 @@ fn is_of_async_trait(function: &Function) -> bool {
 
 /// The function with another signature and other statements between its braces.
 pub(crate) fn emit(function: &Function, signature: &Signature, statements: TokenStream) -> TokenStream {
-    let Function { attributes, visibility, defaultness, inner_attributes, body, .. } = function;
-    let body = in_braces_of(body, quote!(#(#inner_attributes)* #statements));
+    let Function { attributes, visibility, defaultness, inner_attributes, end, .. } = function;
+    let mut body = Group::new(Delimiter::Brace, quote!(#(#inner_attributes)* #statements));
+    body.set_span(*end);
     quote!(#(#attributes)* #visibility #defaultness #signature #body)
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn emit(function: &Function, signature: &Signature, statements: Token
 /// It has the user's place and the user's braces: lints that look at the end of a function look at the end of the user's
 /// closures and blocks too, and at no other's.
 pub(crate) fn block_of_user(function: &Function, words: &[&str], statements: TokenStream) -> TokenStream {
-    let place = function.body.span();
+    let place = function.end;
     let words = words.iter().map(|word| match *word {
         "||" => quote_spanned!(place=> ||),
         word => Ident::new(word, place).into_token_stream(),
@@ -94,7 +95,7 @@ pub(crate) fn run_body_to_value(
         #diverges
         let #value: #return_type = #body;
         #inspect
-        #[allow(unreachable_code, clippy::needless_return)]
+        #[allow(unreachable_code)]
         return #value;
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         let mut #call = #private::FutureCall::idle();
         let #value = {
             let #handle = &mut #call;
-            #private::call_once(#closure)
+            #private::called_once(#closure)()
         };
         return #wrapped;
     };

@@ -74,7 +74,7 @@ fn closure(args: &Args, function: Function) -> TokenStream {
         let mut #guard = #private::Guard::idle();
         let #value = {
             let #handle = &mut #guard;
-            #private::call_once(#closure)
+            #private::called_once(#closure)()
         };
         #inspect
         #finish

@@ -1,10 +1,10 @@
 //! The annotated item, read no further than needed.
 
 use crate::errors::Errors;
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream, Parser as _};
-use syn::{Attribute, Ident, Signature, Token, Visibility};
+use syn::{Attribute, Ident, Signature, Token, VisRestricted, Visibility};
 
 /// A function with a body.
 ///
@@ -20,6 +20,8 @@ pub(crate) struct Function {
     pub(crate) inner_attributes: Vec<Attribute>,
     /// The user's statements, in the user's braces.
     pub(crate) body: Group,
+    /// Where the function ends: at the body's braces, or at the fragment that a macro was given as its body.
+    pub(crate) end: Span,
 }
 
 impl Function {
@@ -43,7 +45,7 @@ impl Function {
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let attributes = input.call(Attribute::parse_outer)?;
-        let visibility = input.parse()?;
+        let visibility = visibility(input)?;
         let defaultness = if is_default_function(input) { Some(input.call(Ident::parse_any)?) } else { None };
         if !is_function(&input.fork()) {
             return Err(other_item(input));
@@ -56,12 +58,11 @@ impl Parse for Function {
                 "`#[track_memory]` needs a function body; put it on the method that implements this one",
             ));
         }
-        let Some(body) = input.cursor().token_tree().and_then(|(token, _)| braced(token)) else {
-            return Err(input.error("expected the function's body"));
-        };
+        let body = input.cursor().token_tree().and_then(|(token, _)| Some((token.span(), braced(token)?)));
+        let Some((end, body)) = body else { return Err(input.error("expected the function's body")) };
         input.parse::<TokenTree>()?;
         let (inner_attributes, body) = split_inner_attributes(body);
-        Ok(Self { attributes, visibility, defaultness, signature, inner_attributes, body })
+        Ok(Self { attributes, visibility, defaultness, signature, inner_attributes, body, end })
     }
 }
 
@@ -76,6 +77,22 @@ pub(crate) fn braced(token: TokenTree) -> Option<Group> {
         }
         _ => None,
     }
+}
+
+/// The visibility, at the place of the fragment that a macro was given as it: a function begins where its first word
+/// stands, and lints ask whether that is in a macro.
+fn visibility(input: ParseStream<'_>) -> syn::Result<Visibility> {
+    let fragment = input.cursor().token_tree().and_then(|(token, _)| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => Some(group.span()),
+        _ => None,
+    });
+    let mut visibility = input.parse()?;
+    if let (Some(place), Visibility::Public(word) | Visibility::Restricted(VisRestricted { pub_token: word, .. })) =
+        (fragment, &mut visibility)
+    {
+        word.span = place;
+    }
+    Ok(visibility)
 }
 
 fn is_default_function(input: ParseStream<'_>) -> bool {

@@ -207,12 +207,22 @@ use proc_macro::TokenStream;
 /// `return Ok(…)` is reported as `err`; and when a budget panics, the returned value is leaked, since rustc does not
 /// drop it if a destructor panics. With `future` the caller is lost.
 ///
-/// Some of clippy's lints do not see an annotated function's own code any more and fall silent: among them
-/// (and an `#[expect]` of such a lint is not fulfilled): among them `needless_return`, `needless_pass_by_value`, `boxed_local`, `unused_async`, `unnecessary_wraps`,
-/// `only_used_in_recursion` and `missing_const_for_fn`. rustc's lints report as without the attribute.
+/// What a function returns keeps its type, and an opaque type captures what it captured, so that the caller's borrows are
+/// judged as without the attribute: a future that borrows must be dropped before what it borrows where that was so before,
+/// and only there.
 ///
-/// A crate that forbids a lint (not one that denies it) which generated code must allow for itself does not compile with the
-/// attribute; `unreachable_code` is one. Parameters under a `#[cfg]` are no fields for `args` and `skip`.
+/// rustc's and clippy's lints report about an annotated function as about any other, but for a few. `missing_const_for_fn`
+/// and `unused_async` fall silent, for measuring is not `const` and awaits; `needless_pass_by_value` and `boxed_local`, since
+/// what the call owns is moved inside; `manual_async_fn`, since the call is measured and not only the future. Where the body
+/// is moved into a closure (with `err`, `ret`, a budget, or a `self` taken by value) so do `unnecessary_wraps` and
+/// `unused_self`, and `result_large_err` is told of the closure too. An `#[expect]` of a silent lint is not fulfilled.
+/// `unused_assignments` speaks of a `mut` argument in other words, and lints that count complexity or bytes count a little more.
+///
+/// A crate that forbids one of these lints (one that denies it does not mind) cannot use the attribute, since generated code
+/// allows it: clippy's `shadow_same` and `implicit_return`, `used_underscore_binding` where the name of an argument taken by
+/// value begins with `_`, `async_yields_async` where the result of an `async fn` may be a future; rustc's `unused_imports` with
+/// `args`, `skip` and the formats of `err` and `ret`; `unreachable_code` with `#[track_caller]` and `err` or `ret`. Parameters under a `#[cfg]` are no fields
+/// for `args` and `skip`.
 ///
 /// If a layer of the subscriber panics while the figures are recorded, the call ends with that panic, unless it unwinds
 /// already: then the layer's panic ends there, and the first one goes on.

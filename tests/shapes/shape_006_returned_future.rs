@@ -1,5 +1,6 @@
 //! shape: 6
 //! title: a function that returns a future
+//! lost: clippy::manual_async_fn
 
 use std::future::{Future, Ready};
 

@@ -1,5 +1,6 @@
 //! shape: 9
 //! title: an exclusive borrow of a part of an argument
+//! lost: clippy::missing_const_for_fn
 
 #[track(+err)]
 pub fn first(x: &mut Vec<u8>) -> Result<&mut u8, String> {

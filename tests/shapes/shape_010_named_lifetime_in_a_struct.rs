@@ -1,5 +1,6 @@
 //! shape: 10
 //! title: a Result with a struct that borrows
+//! lost: clippy::unused_async
 
 use std::io;
 

@@ -1,5 +1,6 @@
 //! shape: 11
 //! title: an argument that comes to borrow a local
+//! reworded: unused_assignments
 
 #[track]
 pub async fn later(mut a: &str) -> usize {

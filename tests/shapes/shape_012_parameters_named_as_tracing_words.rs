@@ -1,5 +1,6 @@
 //! shape: 12
 //! title: parameters named as words of tracing
+//! lost: clippy::missing_const_for_fn
 
 use shape_support::Opaque;
 

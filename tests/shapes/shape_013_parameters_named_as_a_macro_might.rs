@@ -1,5 +1,6 @@
 //! shape: 13
 //! title: parameters and locals named as a macro's own might be
+//! lost: clippy::missing_const_for_fn
 
 #[track]
 pub fn sync(caller: u32, result: u32, _guard: u32, __guard__: u32, span: u32, __span: u32, __arg0: u32) -> u32 {

@@ -1,5 +1,7 @@
 //! shape: 14
 //! title: a crate with modules named as crates
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 
 mod tracing {}
 mod std {}

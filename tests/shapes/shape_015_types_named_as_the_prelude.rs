@@ -1,5 +1,7 @@
 //! shape: 15
 //! title: types, traits and primitives named as the prelude's
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 
 #![allow(dead_code)]
 use std::string::String as Text;

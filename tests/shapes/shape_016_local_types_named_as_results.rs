@@ -1,5 +1,6 @@
 //! shape: 16
 //! title: `Ok`, `Err` and others hidden in the body
+//! lost: clippy::missing_const_for_fn
 
 mod inner {
     pub struct Ok;

@@ -1,5 +1,7 @@
 //! shape: 19
 //! title: bodies that never reach their end
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 
 use shape_support::{block_on, panic_of};
 

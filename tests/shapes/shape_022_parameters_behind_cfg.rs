@@ -1,5 +1,6 @@
 //! shape: 22
 //! title: parameters behind `#[cfg]`
+//! lost: clippy::missing_const_for_fn
 
 #[track]
 pub fn sync(

@@ -1,5 +1,6 @@
 //! shape: 24
 //! title: patterns as parameters
+//! lost: clippy::missing_const_for_fn
 
 pub struct P {
     a: u8,

@@ -1,5 +1,7 @@
 //! shape: 25
 //! title: receivers of every kind
+//! lost: clippy::boxed_local
+//! lost: clippy::missing_const_for_fn
 
 use std::pin::Pin;
 use std::rc::Rc;

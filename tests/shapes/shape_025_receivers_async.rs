@@ -1,5 +1,6 @@
 //! shape: 25
 //! title: receivers of every kind, async
+//! lost: clippy::unused_async
 
 use shape_support::{block_on, send, yield_now};
 use std::pin::Pin;

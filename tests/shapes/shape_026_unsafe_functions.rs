@@ -1,5 +1,7 @@
 //! shape: 26
 //! title: unsafe functions, whose body is no unsafe block
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

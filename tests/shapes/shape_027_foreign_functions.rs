@@ -1,5 +1,6 @@
 //! shape: 27
 //! title: functions with an ABI
+//! lost: clippy::missing_const_for_fn
 
 /// # Safety
 ///

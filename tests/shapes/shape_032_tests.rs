@@ -1,6 +1,7 @@
 //! shape: 32
 //! title: above and below `#[test]` and `#[tokio::test]`
 //! build: tests
+//! lost: clippy::unnecessary_wraps in err
 use shape_support::tokio;
 
 #[test]

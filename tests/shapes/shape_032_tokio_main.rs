@@ -1,5 +1,6 @@
 //! shape: 32
 //! title: above and below `#[tokio::main]`
+//! lost: clippy::missing_panics_doc
 use shape_support::tokio;
 
 #[track]

@@ -1,5 +1,6 @@
 //! shape: 35
 //! title: arguments and results that implement nothing
+//! lost: clippy::missing_const_for_fn
 use shape_support::{Opaque, block_on, yield_now};
 
 pub struct Nothing<T>(T);

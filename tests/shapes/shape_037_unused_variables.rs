@@ -1,5 +1,8 @@
 //! shape: 37
 //! title: unused locals and parameters are still reported
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
+//! lost: clippy::unused_async
 use shape_support::block_on;
 
 #[track]

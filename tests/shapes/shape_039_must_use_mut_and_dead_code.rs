@@ -1,5 +1,8 @@
 //! shape: 39
-//! title: `unused_must_use`, `unused_mut`, `unused_assignments`, `dead_code` and `unreachable_code` are still reported
+//! title: unused results, variables, assignments and code are still reported
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
+//! reworded: unused_assignments
 use shape_support::block_on;
 
 #[track]

@@ -1,5 +1,7 @@
 //! shape: 42
 //! title: bodies on one line, in braces that could be one too many
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::block_on;
 use std::future::Future;
 use std::pin::Pin;

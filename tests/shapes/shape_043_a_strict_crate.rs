@@ -1,5 +1,6 @@
 //! shape: 43
 //! title: a crate that denies what others only warn of
+//! lost: clippy::missing_const_for_fn
 #![deny(missing_docs, unsafe_code, single_use_lifetimes, elided_lifetimes_in_paths, unused_qualifications)]
 #![deny(let_underscore_drop, rust_2018_idioms, rust_2021_compatibility, rust_2024_compatibility, unreachable_pub)]
 #![deny(trivial_casts, trivial_numeric_casts, unused_lifetimes, unused_import_braces, unused_results, unstable_features)]

@@ -1,5 +1,7 @@
 //! shape: 44
 //! title: methods written by `macro_rules!`
+//! lost: clippy::boxed_local
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 pub struct Receivers(u32);

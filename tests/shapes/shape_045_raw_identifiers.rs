@@ -1,5 +1,6 @@
 //! shape: 45
 //! title: raw identifiers
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

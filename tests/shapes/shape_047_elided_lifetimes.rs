@@ -1,5 +1,6 @@
 //! shape: 47
 //! title: elided lifetimes in arguments and results
+//! lost: clippy::unused_async
 use shape_support::{block_on, send, yield_now};
 
 #[derive(Debug)]

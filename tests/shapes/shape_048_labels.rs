@@ -1,5 +1,6 @@
 //! shape: 48
 //! title: labels and labelled blocks
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

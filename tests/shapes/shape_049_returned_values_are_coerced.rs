@@ -1,5 +1,7 @@
 //! shape: 49
 //! title: values of early and last returns are coerced to the declared type
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::{block_on, yield_now};
 use std::error::Error;
 use std::fmt::Debug;

@@ -1,5 +1,7 @@
 //! shape: 50
 //! title: an alias of Result as return type
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::block_on;
 use std::io;
 

@@ -1,5 +1,6 @@
 //! shape: 52
 //! title: `#[track_caller]` still names the caller
+//! lost: clippy::missing_const_for_fn
 use std::num::ParseIntError;
 use std::panic::Location;
 

@@ -1,5 +1,7 @@
 //! shape: 53
 //! title: a glob in the body hides the return type's name
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::block_on;
 
 pub type Foo = ();

@@ -1,5 +1,6 @@
 //! shape: 54
 //! title: a crate without a prelude
+//! lost: clippy::missing_const_for_fn
 #![no_implicit_prelude]
 
 #[track(fields(n = n))]

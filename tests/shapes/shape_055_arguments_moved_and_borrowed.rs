@@ -1,5 +1,6 @@
 //! shape: 55
 //! title: owned arguments moved out, borrowed ones used after the call
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

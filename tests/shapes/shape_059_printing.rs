@@ -1,5 +1,7 @@
 //! shape: 59
 //! title: lints of macros in the body are still reported
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::block_on;
 
 #[track]

@@ -1,5 +1,7 @@
 //! shape: 62
 //! title: methods of generic types, constants of `Self`
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 use shape_support::{block_on, yield_now};
 use std::marker::PhantomData;
 

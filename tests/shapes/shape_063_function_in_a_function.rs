@@ -1,5 +1,8 @@
 //! shape: 63
 //! title: a function in a function
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unnecessary_wraps
+//! lost: clippy::unused_self
 use shape_support::{block_on, yield_now};
 
 #[track]

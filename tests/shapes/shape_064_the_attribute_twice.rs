@@ -1,5 +1,6 @@
 //! shape: 64
 //! title: the attribute twice, and with `#[instrument]` in both orders
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

@@ -1,5 +1,6 @@
 //! shape: 71
 //! title: the attribute in another attribute's output, `crate = …`
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track(via = shape_support::measured)]

@@ -1,5 +1,6 @@
 //! shape: 106
 //! title: `let … else`, or-patterns and guards
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track(+err)]

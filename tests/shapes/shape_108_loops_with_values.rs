@@ -1,5 +1,6 @@
 //! shape: 108
 //! title: loops as values, and as the last expression
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

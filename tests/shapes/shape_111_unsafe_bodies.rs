@@ -1,5 +1,7 @@
 //! shape: 111
 //! title: unsafe operations in unsafe functions, without a block before 2024
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 #![allow(unsafe_op_in_unsafe_fn)]
 use shape_support::block_on;
 

@@ -1,5 +1,5 @@
 //! shape: 112
-//! title: items in the body: uses, macros, constants, statics, modules, types and implementations
+//! title: items in the body: uses, macros, constants, modules, types and others
 use shape_support::{block_on, yield_now};
 
 pub struct S(u32);

@@ -1,5 +1,6 @@
 //! shape: 113
 //! title: other attributes above and below
+//! lost: clippy::missing_const_for_fn
 #![allow(deprecated)]
 use shape_support::{block_on, yield_now};
 

@@ -1,5 +1,6 @@
 //! shape: 116
 //! title: constants and constant expressions in types
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 pub const N: usize = 2;

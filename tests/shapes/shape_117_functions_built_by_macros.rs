@@ -1,5 +1,11 @@
 //! shape: 117
 //! title: functions built from fragments of every kind
+//! gained: clippy::single_call_fn
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pub_self
+//! lost: clippy::pub_with_shorthand
+//! lost: clippy::unused_async
+//! reworded: clippy::missing_errors_doc
 use shape_support::{block_on, yield_now};
 
 macro_rules! whole {

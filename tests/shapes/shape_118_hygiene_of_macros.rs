@@ -1,5 +1,6 @@
 //! shape: 118
 //! title: names of macros and names of the user that are spelled alike
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 macro_rules! shadowing {

@@ -1,5 +1,6 @@
 //! shape: 119
 //! title: Results of types without values, of units and of Results
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, panic_of, yield_now};
 use std::convert::Infallible;
 

@@ -1,5 +1,6 @@
 //! shape: 120
 //! title: bodies that end by diverging in other ways
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, panic_of, yield_now};
 use std::process;
 

@@ -1,5 +1,6 @@
 //! shape: 121
 //! title: last expressions and statements of every kind
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 pub struct P {

@@ -1,5 +1,6 @@
 //! shape: 122
-//! title: locals, constants, functions and macros named as what generated code might use
+//! title: names of the user that generated code might use
+//! lost: clippy::missing_const_for_fn
 #![allow(dead_code, unused_macros)]
 use shape_support::{block_on, yield_now};
 

@@ -1,5 +1,6 @@
 //! shape: 124
 //! title: async blocks returned, joined and dropped before they end
+//! lost: clippy::manual_async_fn
 use shape_support::{block_on, poll_once, send, yield_now};
 use std::future::Future;
 use std::pin::Pin;

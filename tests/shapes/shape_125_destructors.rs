@@ -1,5 +1,6 @@
 //! shape: 125
 //! title: the order of drops of arguments and locals
+//! lost: clippy::needless_pass_by_value
 use shape_support::{block_on, yield_now};
 use std::cell::RefCell;
 

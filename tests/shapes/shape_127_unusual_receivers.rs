@@ -1,5 +1,7 @@
 //! shape: 127
 //! title: receivers in unusual spelling, and static methods
+//! lost: clippy::boxed_local
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;

@@ -1,5 +1,6 @@
 //! shape: 128
 //! title: more patterns: by reference, nested, mutable, bound as a whole
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 pub struct Point {

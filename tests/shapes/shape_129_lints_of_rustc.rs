@@ -1,5 +1,8 @@
 //! shape: 129
 //! title: rustc's own lints in bodies and signatures
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
+//! lost: clippy::unused_async
 use shape_support::{block_on, yield_now};
 use std::collections::HashMap;
 

@@ -1,5 +1,7 @@
 //! shape: 131
 //! title: clippy's lints about expressions and statements
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
 use shape_support::{block_on, yield_now};
 use std::sync::Mutex;
 

@@ -1,5 +1,6 @@
 //! shape: 132
 //! title: clippy's lints about documentation and attributes of functions
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 /// Fails, and does not say when.

@@ -1,5 +1,11 @@
 //! shape: 133
 //! title: clippy's lints about size: lines, complexity, arguments, stack
+//! gained: clippy::result_large_err in err
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
+//! reworded: clippy::cognitive_complexity
+//! reworded: clippy::large_futures
+//! reworded: clippy::large_stack_frames
 use shape_support::{block_on, yield_now};
 
 #[track]

@@ -1,5 +1,7 @@
 //! shape: 134
 //! title: lints about futures
+//! lost: clippy::manual_async_fn
+//! lost: clippy::unused_async
 use shape_support::{block_on, yield_now};
 use std::cell::RefCell;
 use std::future::Future;

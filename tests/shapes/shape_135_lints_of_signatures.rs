@@ -1,5 +1,8 @@
 //! shape: 135
 //! title: clippy's lints about parameters, receivers and results
+//! lost: clippy::boxed_local
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
 use shape_support::{block_on, yield_now};
 use std::cell::Cell;
 use std::collections::HashMap;

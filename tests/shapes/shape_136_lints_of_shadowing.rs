@@ -1,5 +1,6 @@
 //! shape: 136
 //! title: shadowing in the body
+//! lost: clippy::needless_pass_by_value
 use shape_support::{block_on, yield_now};
 
 #[track]

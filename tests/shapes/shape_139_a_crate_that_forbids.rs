@@ -1,5 +1,6 @@
 //! shape: 139
 //! title: a crate that forbids lints, alone and in groups
+//! lost: clippy::needless_pass_by_value
 #![forbid(unsafe_code, unused_must_use, unused_variables, unused_mut, unused_assignments, dead_code, missing_docs)]
 #![forbid(unreachable_code, unused_imports, unused_braces, unused_parens, non_snake_case, unused_qualifications)]
 #![forbid(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_return, clippy::print_stdout)]

@@ -1,5 +1,6 @@
 //! shape: 145
 //! title: function items as pointers, with turbofish, and their lifetimes
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

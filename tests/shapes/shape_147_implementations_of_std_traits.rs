@@ -1,5 +1,6 @@
 //! shape: 147
 //! title: implementations of the standard library's traits
+//! lost: clippy::derivable_impls
 use shape_support::{block_on, poll_once, yield_now};
 use std::cmp::Ordering;
 use std::convert::TryFrom;

@@ -1,5 +1,7 @@
 //! shape: 151
 //! title: visibilities of every kind, in nested modules
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::needless_pass_by_value
 use shape_support::{block_on, yield_now};
 
 mod outer {

@@ -1,5 +1,6 @@
 //! shape: 153
 //! title: names in other scripts, literals of every kind
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track(+err)]
@@ -13,12 +14,11 @@ pub async fn literals(n: u8) -> String {
     yield_now().await;
     let text = r#"raw "text""#;
     let bytes = b"bytes\n";
-    let c = c"c string";
     let character = '\u{1F980}';
     let float = 1e3_f32;
     let long = "a long \
         string";
-    format!("{text} {bytes:?} {c:?} {character} {float:.1} {long} {n:>3} {{}} {0}", n)
+    format!("{text} {bytes:?} {character} {float:.1} {long} {n:>3} {{}} {0}", n)
 }
 
 #[track]

@@ -1,5 +1,6 @@
 //! shape: 161
 //! title: attributes and comments inside the body's braces
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

@@ -1,5 +1,7 @@
 //! shape: 165
 //! title: the attribute by other names: imported, renamed, re-exported, by `macro_use`
+//! lost: clippy::missing_const_for_fn
+//! lost: clippy::unused_async
 #[allow(unused_imports)]
 #[macro_use]
 extern crate memtrack;

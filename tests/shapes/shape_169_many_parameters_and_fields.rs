@@ -1,5 +1,6 @@
 //! shape: 169
 //! title: many parameters, fields and options at once
+//! lost: clippy::needless_pass_by_value
 #![allow(clippy::too_many_arguments)]
 use shape_support::tracing::Span;
 use shape_support::{block_on, yield_now};

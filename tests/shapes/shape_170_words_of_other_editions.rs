@@ -1,6 +1,7 @@
 //! shape: 170
 //! title: words that other editions reserve, as names
 //! editions: 2018 2021, `gen` is a keyword of edition 2024
+//! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 
 #[track]

@@ -1,5 +1,7 @@
 //! shape: 171
 //! title: temporaries of the last expression, with locks and cells
+//! lost: clippy::needless_pass_by_value
+//! lost: clippy::unwrap_in_result in err
 use shape_support::{block_on, yield_now};
 use std::cell::RefCell;
 use std::sync::{Mutex, RwLock};

@@ -107,11 +107,11 @@ impl Call {
     }
 }
 
-/// Calls a closure once. The bound keeps rustc from inferring a closure that could be called again, whose borrows would
-/// then be too short.
+/// A closure that is called once. The bound keeps rustc from inferring one that could be called again, whose borrows would
+/// then be too short. Not called here: that would be a frame more in each backtrace.
 #[inline(always)]
-pub fn call_once<T>(body: impl FnOnce() -> T) -> T {
-    body()
+pub const fn called_once<T, F: FnOnce() -> T>(body: F) -> F {
+    body
 }
 
 /// Does what no constant can: its name is what rustc then shows.

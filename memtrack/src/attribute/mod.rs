@@ -34,7 +34,7 @@ pub mod private {
     pub use super::budget::OnExceed;
     pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
     pub use super::future_call::FutureCall;
-    pub use super::guard::{Guard, at_run_time, call_once, finished, returned};
+    pub use super::guard::{Guard, at_run_time, called_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
     pub use super::outcome::{Fallible, Returns, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
     pub use super::site::{Options, Site};

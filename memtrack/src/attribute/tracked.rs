@@ -82,6 +82,21 @@ impl<F: Future<Output = Infallible>> Tracked<F> {
     }
 }
 
+/// Polls the body; once it has completed, drops it in place. A macro, to be no frame in backtraces.
+macro_rules! poll_body {
+    ($place:expr, $context:expr) => {{
+        let mut place = $place;
+        let Some(body) = place.as_mut().as_pin_mut() else {
+            panic!("a future of a `#[track_memory]` function was polled after it had completed");
+        };
+        let poll = body.poll($context);
+        if poll.is_ready() {
+            place.set(None);
+        }
+        poll
+    }};
+}
+
 impl<F: Future> Future for Tracked<F> {
     type Output = F::Output;
 
@@ -90,7 +105,7 @@ impl<F: Future> Future for Tracked<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         if this.measuring.is_none() {
-            let poll = poll_body(this.body.as_mut(), context);
+            let poll = poll_body!(this.body.as_mut(), context);
             // The body asks for a scope in its first poll or never.
             if *this.polled || poll.is_ready() {
                 return poll;
@@ -105,7 +120,7 @@ impl<F: Future> Future for Tracked<F> {
     }
 }
 
-/// One poll of a measured call.
+/// One poll of a measured call, inside the span and the scope; on completion closes the scope and records.
 #[inline(never)]
 fn poll_measured<F: Future>(
     body: Pin<&mut Option<F>>,
@@ -113,8 +128,23 @@ fn poll_measured<F: Future>(
     place: &mut Option<Box<Measuring>>,
     outcome: fn(&F::Output) -> Outcome,
 ) -> Poll<F::Output> {
-    let Some(measuring) = place else { return poll_body(body, context) };
-    let poll = measuring.poll_body(|| poll_body(body, context), outcome);
+    let Some(measuring) = place else { return poll_body!(body, context) };
+    let poll = {
+        let Measuring { span, activation, in_poll, verdict } = &mut **measuring;
+        let _inside = Inside(Some(span.enter()));
+        *in_poll = true;
+        let poll = {
+            let _attached = activation.as_ref().map(Activation::entered);
+            poll_body!(body, context)
+        };
+        *in_poll = false;
+        if let Poll::Ready(value) = &poll
+            && let Some(activation) = activation.take()
+        {
+            *verdict = activation.end(span, outcome(value));
+        }
+        poll
+    };
     if poll.is_ready()
         && let Some(mut measuring) = place.take()
     {
@@ -133,19 +163,6 @@ fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>
         measuring.drop_body(body);
         keep(measuring);
     }
-}
-
-/// Polls the body; once it has completed, drops it in place.
-#[inline]
-fn poll_body<F: Future>(mut place: Pin<&mut Option<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
-    let Some(body) = place.as_mut().as_pin_mut() else {
-        panic!("a future of a `#[track_memory]` function was polled after it had completed");
-    };
-    let poll = body.poll(context);
-    if poll.is_ready() {
-        place.set(None);
-    }
-    poll
 }
 
 /// An entered span. Leaving it calls the subscriber, which must not panic while the body unwinds.
@@ -186,24 +203,6 @@ impl Measuring {
     fn open(request: Request) -> Self {
         let Request { span, site, phase, sampled, measured } = request;
         Self::new(span, Activation::open(site, phase, sampled, measured))
-    }
-
-    /// Runs one poll inside the span and the scope; on completion closes the scope and records.
-    fn poll_body<T>(&mut self, poll: impl FnOnce() -> Poll<T>, outcome: fn(&T) -> Outcome) -> Poll<T> {
-        let Self { span, activation, in_poll, verdict } = self;
-        let _inside = Inside(Some(span.enter()));
-        *in_poll = true;
-        let poll = {
-            let _attached = activation.as_ref().map(Activation::entered);
-            poll()
-        };
-        *in_poll = false;
-        if let Poll::Ready(value) = &poll
-            && let Some(activation) = activation.take()
-        {
-            *verdict = activation.end(span, outcome(value));
-        }
-        poll
     }
 
     /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.

@@ -4,7 +4,7 @@ use crate::compare::{Difference, Judgement, differences, judge};
 use crate::form::{Edition, Form};
 use crate::lints::{Compiled, compile, folder};
 use crate::program::{Called, call};
-use crate::shape::{Change, Shape};
+use crate::shape::Shape;
 use crate::toolchain::Toolchain;
 use crate::workers;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ fn cell(shape: &Shape, place: Place, compiled: &BTreeMap<Place, Compiled>, calle
         cell.known = known;
         cell.problems.extend(unknown.iter().map(describe).map(Problem::new));
         cell.problems.extend(stale.iter().map(|(change, lint)| {
-            let change = if *change == Change::Lost { "lost" } else { "gained" };
+            let change = change.word();
             Problem::new(format!("stale: the header declares `{change}: {lint}`, and it does not occur here"))
         }));
     }
@@ -134,10 +134,7 @@ fn cell(shape: &Shape, place: Place, compiled: &BTreeMap<Place, Compiled>, calle
 
 fn describe(difference: &Difference) -> String {
     let Difference { change, report, count } = difference;
-    let change = match change {
-        Change::Lost => "lost",
-        Change::Gained => "gained",
-    };
+    let change = change.word();
     let caret = report.caret.lines().next().unwrap_or_default();
     let times = if *count == 1 { String::new() } else { format!(", {count} times") };
     format!("{change}: {} at line {}, `{caret}`{times}: {}", report.lint, report.lines.0, report.message)

@@ -90,7 +90,7 @@ pub(crate) fn shapes() -> Result<Vec<Shape>, String> {
 fn text(title: &str, kind: Kind) -> String {
     let (before, output, tail) = match kind {
         Kind::Sync => ("", "Result<u32, String>", "Ok(first + parsed)"),
-        Kind::Async => ("async ", "Result<u32, String>", "Ok(first + parsed)"),
+        Kind::Async => ("async ", "Result<u32, String>", "shape_support::yield_now().await;\n    Ok(first + parsed)"),
         Kind::Future => ("", "Pin<Box<dyn Future<Output = u32> + Send>>", "Box::pin(async move { first + parsed })"),
     };
     let mut functions = String::new();

@@ -5,11 +5,22 @@ use crate::marker::Marker;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whether a lint is reported no more, or newly.
+/// Whether a lint is reported no more, newly, or in other words on the same line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     Lost,
     Gained,
+    Reworded,
+}
+
+impl Change {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Gained => "gained",
+            Self::Reworded => "reworded",
+        }
+    }
 }
 
 /// A difference that the shape's header declares.
@@ -128,6 +139,7 @@ impl Shape {
             }
             "lost" => self.declared.push(declared(Change::Lost, value)?),
             "gained" => self.declared.push(declared(Change::Gained, value)?),
+            "reworded" => self.declared.push(declared(Change::Reworded, value)?),
             _ => return Err(format!("unknown word in the header: `{word}`")),
         }
         Ok(())
@@ -225,8 +237,13 @@ fn declared(change: Change, value: &str) -> Result<Declared, String> {
     Ok(declared)
 }
 
-/// The function that a line declares, if it declares one: its name, or none if that is a macro's variable.
+/// The function that a line declares, if it declares one: its name, or none if that is a macro's variable, or if the line
+/// begins a block of functions.
 fn declared_function(line: &str) -> Option<Option<String>> {
+    let first = line.split_whitespace().find(|word| !matches!(*word, "pub" | "unsafe"));
+    if first.is_some_and(|word| matches!(word, "trait" | "mod") || word == "impl" || word.starts_with("impl<")) {
+        return Some(None);
+    }
     let (before, after) = line.split_once("fn ")?;
     if before.trim_start().starts_with("//") || !(before.is_empty() || before.ends_with(' ')) {
         return None;
@@ -234,4 +251,61 @@ fn declared_function(line: &str) -> Option<Option<String>> {
     let name = after.strip_prefix("r#").unwrap_or(after);
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
     Some((end > 0).then(|| name[..end].to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Shape, String> {
+        Shape::parse("name".to_owned(), text)
+    }
+
+    const HEAD: &str = "//! shape: 1\n//! title: t\n\n";
+
+    #[test]
+    fn lines_keep_their_numbers_in_every_form() {
+        let text = format!("{HEAD}#[track(+err)]\nfn f() {{}}\n    #[track]\n    fn g() {{}}\n");
+        let shape = parse(&text).unwrap();
+        for form in Form::ALL {
+            assert_eq!(shape.render(form).lines().count(), text.lines().count());
+            assert_eq!(shape.render(form).lines().nth(4), Some("fn f() {}"));
+        }
+        assert!(shape.is_marker(4) && !shape.is_marker(5));
+    }
+
+    #[test]
+    fn each_annotated_function_is_called_once_unless_the_shape_says_otherwise() {
+        let text = format!(
+            "{HEAD}#[track(+err)]\nfn f() {{}}\n#[track]\npub async fn r#loop() {{}}\n#[track(name = \"n\")]\nfn g() {{}}\n\
+             #[track]\nfn $name() {{}}\n#[track]\nimpl S {{\n    fn h() {{}}\n}}\n// calls: f 0, made 2\n"
+        );
+        let calls = parse(&text).unwrap().calls;
+        let calls: Vec<_> = calls.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        assert_eq!(calls, [("loop", 1), ("made", 2), ("n", 1)]);
+    }
+
+    #[test]
+    fn what_does_not_apply_needs_a_reason() {
+        let text = |head: &str, marker: &str| format!("//! shape: 1\n//! title: t\n{head}\n{marker}\nfn f() {{}}\n");
+        assert!(parse(&text("", "#[track]")).is_err());
+        assert!(parse(&text("//! without err: why", "#[track(+err)]")).is_err());
+        let shape = parse(&text("//! without err: why", "#[track]")).unwrap();
+        assert_eq!(shape.reason_against(Form::Err), Some("why"));
+        assert!(!shape.applies(Edition::E2021, Form::Err) && shape.applies(Edition::E2021, Form::Phase));
+        let shape = parse(&text("//! editions: 2024, because", "#[track(+err)]")).unwrap();
+        assert!(!shape.applies(Edition::E2018, Form::Plain) && shape.applies(Edition::E2024, Form::Err));
+    }
+
+    #[test]
+    fn mistakes_in_a_header_are_told() {
+        for text in [
+            "//! title: t\n",
+            "//! shape: 1\n//! title: t\n//! lots: x\n",
+            "//! shape: 1\n//! title: t\n//! lost: a in 2017\n",
+        ] {
+            assert!(parse(&format!("{text}#[track(+err)]\nfn f() {{}}\n")).is_err(), "{text}");
+        }
+        assert!(parse(HEAD).is_err(), "nothing is annotated");
+    }
 }

@@ -3,7 +3,8 @@
 use crate::cells::{Cell, Place};
 use crate::form::{Edition, Form};
 use crate::known::{KNOWN, reason};
-use crate::shape::{Change, Shape};
+use crate::lints::NOT_COMPARED;
+use crate::shape::{Declared, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Prints the matrix, and returns what does not hold.
@@ -30,7 +31,7 @@ pub(crate) fn print(shapes: &[Shape], cells: &BTreeMap<Place, Cell>, editions: &
                 }
             }
         }
-        println!();
+        println!("  {}", known_numbers(shape));
     }
     legend(&reasons, shapes);
     totals(shapes, cells, editions);
@@ -86,18 +87,7 @@ fn letters(index: usize) -> String {
 fn sign(shape: &Shape, edition: Edition, form: Form, cell: Option<&Cell>, reasons: &mut Reasons) -> String {
     match cell {
         Some(cell) if !cell.problems.is_empty() => "✗".to_owned(),
-        Some(cell) if cell.known > 0 => {
-            let numbers: BTreeSet<usize> = shape
-                .declared
-                .iter()
-                .filter(|declared| declared.covers(edition, form))
-                .filter_map(|declared| {
-                    KNOWN.iter().position(|known| known.change == declared.change && known.lint == declared.lint)
-                })
-                .map(|index| index + 1)
-                .collect();
-            format!("✓{}", numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
-        }
+        Some(cell) if cell.known > 0 => "~".to_owned(),
         Some(_) => "✓".to_owned(),
         None if !shape.editions.contains(&edition) => {
             reasons.code(shape.other_editions.as_deref().unwrap_or("not for this edition"))
@@ -106,23 +96,36 @@ fn sign(shape: &Shape, edition: Edition, form: Form, cell: Option<&Cell>, reason
     }
 }
 
+/// The numbers of the known differences that the shape declares.
+fn known_numbers(shape: &Shape) -> String {
+    let position = |declared: &Declared| {
+        KNOWN.iter().position(|known| known.change == declared.change && known.lint == declared.lint)
+    };
+    let numbers: BTreeSet<usize> = shape.declared.iter().filter_map(position).map(|index| index + 1).collect();
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
 fn legend(reasons: &Reasons, shapes: &[Shape]) {
-    println!(
-        "\n✓ compiles, the same lints at the same places, the same results, one record of each call   ✗ does not, see below"
-    );
+    println!("\n✓ compiles, the same lints at the same places, the same results, one record of each call");
+    println!("~ the same but for known differences, whose numbers stand at the end of the line");
+    println!("✗ not the same, see below");
     println!("\nNot applicable:");
     for (index, reason) in reasons.0.iter().enumerate() {
         println!("  {:<3} {reason}", letters(index));
+    }
+    println!("\nLints that are not compared:");
+    for (lint, why) in NOT_COMPARED {
+        println!("  {lint}: {why}");
     }
     println!("\nKnown differences in lints:");
     for (index, known) in KNOWN.iter().enumerate() {
         let declares = |shape: &&Shape| {
             shape.declared.iter().any(|declared| declared.change == known.change && declared.lint == known.lint)
         };
-        let change = if known.change == Change::Lost { "lost" } else { "gained" };
+        let change = known.change.word();
         let count = shapes.iter().filter(declares).count();
         println!(
-            "  ✓{:<3} {change} {}, {count} shapes: {}",
+            "  {:<3} {change}: {}, in {count} shapes: {}",
             index + 1,
             known.lint,
             reason(known.change, known.lint).unwrap_or_default()

@@ -145,15 +145,15 @@ fn span_tokens(
             #private::description(#name, #target, #level, #source, &[#(#names),*], &#callsite);
     };
     let made = match &args.parent {
-        None => quote_spanned!(Span::mixed_site()=> #private::span(&#callsite, [#(#values),*])),
+        None => quote_spanned!(Span::mixed_site()=> #private::span(&#callsite, &[#(#values),*])),
         Some(parent) => {
             let place = Span::mixed_site().located_at(parent.span());
             let private = at(private, place);
-            quote_spanned!(place=> #private::span_in(&#callsite, #parent, [#(#values),*]))
+            quote_spanned!(place=> #private::span_in(&#callsite, #parent, &[#(#values),*]))
         }
     };
     let made = quote_spanned! {Span::mixed_site()=>
-        if #private::is_wanted(&#callsite, #level) { #made } else { #private::no_span(&#callsite) }
+        if #private::is_wanted(&#callsite, #level) { #made } else { #private::Span::none() }
     };
     (definitions, made)
 }

@@ -32,7 +32,7 @@ pub mod private {
     pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
     pub use super::argument::{Argument, Recorded, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
-    pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
+    pub use super::callsite::{Callsite, Description, description, is_wanted, span, span_in};
     pub use super::future_call::FutureCall;
     pub use super::guard::{Guard, at_run_time, call_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};

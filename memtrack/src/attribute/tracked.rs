@@ -113,26 +113,44 @@ fn poll_measured<F: Future>(
     place: &mut Option<Box<Measuring>>,
     outcome: fn(&F::Output) -> Outcome,
 ) -> Poll<F::Output> {
-    let Some(measuring) = place else { return poll_body(body, context) };
-    let poll = measuring.poll_body(|| poll_body(body, context), outcome);
-    if poll.is_ready()
-        && let Some(mut measuring) = place.take()
-    {
-        let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
-        keep(measuring);
-        verdict.raise();
+    let mut step = BodyStep { body, context, outcome, poll: Poll::Pending };
+    Measuring::poll(place, &mut step);
+    step.poll
+}
+
+/// A poll of a body of any type, so that what is around it is compiled once.
+trait Step {
+    fn poll(&mut self);
+
+    /// How the body has ended, if it has.
+    fn outcome(&self) -> Option<Outcome>;
+}
+
+struct BodyStep<'a, 'b, F: Future> {
+    body: Pin<&'a mut Option<F>>,
+    context: &'a mut Context<'b>,
+    outcome: fn(&F::Output) -> Outcome,
+    poll: Poll<F::Output>,
+}
+
+impl<F: Future> Step for BodyStep<'_, '_, F> {
+    fn poll(&mut self) {
+        self.poll = poll_body(self.body.as_mut(), self.context);
     }
-    poll
+
+    fn outcome(&self) -> Option<Outcome> {
+        match &self.poll {
+            Poll::Ready(value) => Some((self.outcome)(value)),
+            Poll::Pending => None,
+        }
+    }
 }
 
 /// Drops the body of a measured call, and records.
 #[cold]
 #[inline(never)]
-fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
-    if let Some(mut measuring) = place.take() {
-        measuring.drop_body(body);
-        keep(measuring);
-    }
+fn drop_measured<F>(mut body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
+    Measuring::drop_body(place, &mut || body.set(None));
 }
 
 /// Polls the body; once it has completed, drops it in place.
@@ -189,43 +207,55 @@ impl Measuring {
     }
 
     /// Runs one poll inside the span and the scope; on completion closes the scope and records.
-    fn poll_body<T>(&mut self, poll: impl FnOnce() -> Poll<T>, outcome: fn(&T) -> Outcome) -> Poll<T> {
+    fn poll(place: &mut Option<Box<Self>>, step: &mut dyn Step) {
+        let Some(measuring) = place else { return step.poll() };
+        measuring.poll_inside(step);
+        if measuring.activation.is_none()
+            && let Some(mut measuring) = place.take()
+        {
+            let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
+            keep(measuring);
+            verdict.raise();
+        }
+    }
+
+    fn poll_inside(&mut self, step: &mut dyn Step) {
         let Self { span, activation, in_poll, verdict } = self;
         let _inside = Inside(Some(span.enter()));
         *in_poll = true;
-        let poll = {
+        {
             let _attached = activation.as_ref().map(Activation::entered);
-            poll()
-        };
+            step.poll();
+        }
         *in_poll = false;
-        if let Poll::Ready(value) = &poll
+        if let Some(outcome) = step.outcome()
             && let Some(activation) = activation.take()
         {
-            *verdict = activation.end(span, outcome(value));
+            *verdict = activation.end(span, outcome);
         }
-        poll
     }
 
     /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.
     ///
     /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
     /// panicked.
-    fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
-        let Self { span, activation, in_poll, .. } = self;
-        if activation.is_none() {
-            return;
+    fn drop_body(place: &mut Option<Box<Self>>, drop_body: &mut dyn FnMut()) {
+        let Some(mut measuring) = place.take() else { return };
+        let Self { span, activation, in_poll, .. } = &mut *measuring;
+        if activation.is_some() {
+            let entered = contained(|| span.enter());
+            {
+                let _attached = activation.as_ref().map(Activation::entered);
+                drop_body();
+            }
+            let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
+            if let Some(activation) = activation.take() {
+                // Neither outcome lets a budget panic.
+                let _ = activation.end(span, outcome);
+            }
+            contained(|| drop(entered));
         }
-        let entered = contained(|| span.enter());
-        {
-            let _attached = activation.as_ref().map(Activation::entered);
-            body.set(None);
-        }
-        let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
-        if let Some(activation) = activation.take() {
-            // Neither outcome lets a budget panic.
-            let _ = activation.end(span, outcome);
-        }
-        contained(|| drop(entered));
+        keep(measuring);
     }
 }
 

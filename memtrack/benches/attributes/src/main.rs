@@ -7,7 +7,8 @@
 //!
 //! Every state is a process of its own. They take turns, and within each the subjects do: a round is a turn of all. The
 //! programs named by the options are this one: built with other features, to measure the other crates' attributes; or,
-//! with `--beside`, of another commit, to compare `#[track_memory]` there. `--short` prints a line for each subject.
+//! with `--beside`, which can be given several times, of another commit, to compare `#[track_memory]` there; its rows bear the
+//! program's name. `--short` prints a line for each subject.
 
 use memtrack_attribute_bench::Failure;
 use memtrack_attribute_bench::counting::Counting;
@@ -57,14 +58,20 @@ struct Options {
     samples: usize,
     without_peers: Option<PathBuf>,
     with_hotpath_alloc: Option<PathBuf>,
-    beside: Option<PathBuf>,
+    beside: Vec<PathBuf>,
     short: bool,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options =
-            Self { rounds: 7, samples: 200, without_peers: None, with_hotpath_alloc: None, beside: None, short: false };
+        let mut options = Self {
+            rounds: 7,
+            samples: 200,
+            without_peers: None,
+            with_hotpath_alloc: None,
+            beside: Vec::new(),
+            short: false,
+        };
         let mut rest = arguments.iter();
         while let Some(option) = rest.next() {
             let mut value = || rest.next().ok_or_else(|| format!("{option} needs a value"));
@@ -73,7 +80,7 @@ impl Options {
                 "--samples" => options.samples = value()?.parse()?,
                 "--without-peers" => options.without_peers = Some(value()?.into()),
                 "--with-hotpath-alloc" => options.with_hotpath_alloc = Some(value()?.into()),
-                "--beside" => options.beside = Some(value()?.into()),
+                "--beside" => options.beside.push(value()?.into()),
                 "--short" => options.short = true,
                 _ => return Err(format!("unknown option {option}").into()),
             }
@@ -98,9 +105,10 @@ fn all_states(options: &Options) -> Result<(), Failure> {
         processes.push(Process::new(program, State::Off, hotpath, ", hotpath-alloc"));
         processes.push(Process::new(program, State::On, hotpath, ", hotpath-alloc"));
     }
-    if let Some(program) = &options.beside {
+    for program in &options.beside {
         let compared = |library| matches!(library, Library::Plain | Library::Memtrack);
-        processes.extend(STATES.map(|state| Process::new(program, state, compared, ", other build")));
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        processes.extend(STATES.map(|state| Process::new(program, state, compared, &format!(", {name}"))));
     }
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);

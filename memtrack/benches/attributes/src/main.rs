@@ -1,12 +1,12 @@
 //! Times and allocations of every subject in every state, side by side in one run.
 //!
 //! ```text
-//! attributes [--rounds N] [--samples N] [--without-peers PROGRAM] [--with-hotpath-alloc PROGRAM]
+//! attributes [--rounds N] [--samples N] [--without-features PROGRAM] [--with-hotpath-alloc PROGRAM]
 //!            [--beside PROGRAM] [--short]
 //! ```
 //!
 //! Every state is a process of its own. They take turns, and within each the subjects do: a round is a turn of all. The
-//! programs named by the options are this one: built with other features, to measure the other crates' attributes; or,
+//! programs named by the options are this one: built without its features or with more of them, to measure the attributes in those states; or,
 //! with `--beside`, which can be given several times, of another commit, to compare `#[track_memory]` there; its rows bear the
 //! program's name. `--short` prints a line for each subject.
 
@@ -56,7 +56,7 @@ fn in_state(arguments: &[String]) -> Result<(), Failure> {
 struct Options {
     rounds: usize,
     samples: usize,
-    without_peers: Option<PathBuf>,
+    without_features: Option<PathBuf>,
     with_hotpath_alloc: Option<PathBuf>,
     beside: Vec<PathBuf>,
     short: bool,
@@ -67,7 +67,7 @@ impl Options {
         let mut options = Self {
             rounds: 7,
             samples: 200,
-            without_peers: None,
+            without_features: None,
             with_hotpath_alloc: None,
             beside: Vec::new(),
             short: false,
@@ -78,7 +78,7 @@ impl Options {
             match option.as_str() {
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
-                "--without-peers" => options.without_peers = Some(value()?.into()),
+                "--without-features" => options.without_features = Some(value()?.into()),
                 "--with-hotpath-alloc" => options.with_hotpath_alloc = Some(value()?.into()),
                 "--beside" => options.beside.push(value()?.into()),
                 "--short" => options.short = true,
@@ -96,9 +96,9 @@ impl Options {
 fn all_states(options: &Options) -> Result<(), Failure> {
     let this = env::current_exe()?;
     let mut processes: Vec<Process> = STATES.map(|state| Process::new(&this, state, |_| true, "")).into();
-    if let Some(program) = &options.without_peers {
-        let peers = |library| matches!(library, Library::Fastrace | Library::Hotpath);
-        processes.push(Process::new(program, State::Off, peers, ", feature off"));
+    if let Some(program) = &options.without_features {
+        let without = |library| matches!(library, Library::Fastrace | Library::Hotpath | Library::Memtrack);
+        processes.push(Process::new(program, State::Off, without, ", feature off"));
     }
     if let Some(program) = &options.with_hotpath_alloc {
         let hotpath = |library| matches!(library, Library::Hotpath);

@@ -76,6 +76,8 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
         .as_ref()
         .map(|_| quote_spanned!(Span::mixed_site()=> else { #private::Site::passes_over(&#site); }));
     let uses = arguments::uses(args, &private);
+    // Told as a literal: the compiler does not look into the site's `static`.
+    let needs_no_span = args.has_budget() || args.oom.event || args.oom.snapshot;
     let subject = local("__measured");
     let open = open(quote_spanned!(Span::mixed_site()=> #span, &#site, #phase, #sampled, #subject));
     quote_spanned! {Span::mixed_site()=>
@@ -87,7 +89,7 @@ pub(crate) fn prologue(args: &Args, function: &Function, open: impl FnOnce(Token
             #bind_sampled
             let #span = #make_span;
             #follows_from
-            if #private::measures(&#span, &#site, #phase) {
+            if #private::measures(&#span, #needs_no_span, #phase) {
                 let #subject = #measured;
                 #open
             } #pass_over
@@ -145,15 +147,15 @@ fn span_tokens(
             #private::description(#name, #target, #level, #source, &[#(#names),*], &#callsite);
     };
     let made = match &args.parent {
-        None => quote_spanned!(Span::mixed_site()=> #private::span(&#callsite, [#(#values),*])),
+        None => quote_spanned!(Span::mixed_site()=> #private::span(&#callsite, &[#(#values),*])),
         Some(parent) => {
             let place = Span::mixed_site().located_at(parent.span());
             let private = at(private, place);
-            quote_spanned!(place=> #private::span_in(&#callsite, #parent, [#(#values),*]))
+            quote_spanned!(place=> #private::span_in(&#callsite, #parent, &[#(#values),*]))
         }
     };
     let made = quote_spanned! {Span::mixed_site()=>
-        if #private::is_wanted(&#callsite, #level) { #made } else { #private::no_span(&#callsite) }
+        if #private::is_wanted(&#callsite, #level) { #made } else { #private::Span::none() }
     };
     (definitions, made)
 }

@@ -6,6 +6,7 @@ use super::budget::Verdict;
 use super::site::Site;
 use super::subscriber::contained;
 use crate::scope::Outcome;
+use std::mem::ManuallyDrop;
 use std::thread::panicking;
 use tracing::Span;
 use tracing::span::EnteredSpan;
@@ -14,17 +15,16 @@ use tracing::span::EnteredSpan;
 ///
 /// Idle until the arguments are bound and the gates passed; then it holds the call's scope and the entered span. Dropped
 /// it closes the scope, records the figures and leaves the span.
-///
-/// It has no destructor of its own: what an idle one leaves behind is one comparison.
 #[derive(Debug)]
 pub struct Guard {
-    call: Option<Call>,
+    /// Dropped by hand: all that an idle guard leaves to do is then one comparison, and not a call of a destructor.
+    call: ManuallyDrop<Option<Call>>,
 }
 
 #[derive(Debug)]
 struct Call {
-    /// None once the call has ended.
-    running: Option<(EnteredSpan, Activation)>,
+    span: EnteredSpan,
+    activation: Activation,
     /// The outcome unless the call unwinds.
     outcome: Outcome,
     /// Whether the thread already unwound at entry: then this call is made by a destructor, and not itself panicking.
@@ -35,7 +35,7 @@ impl Guard {
     /// A guard of a call that is not measured, or not yet.
     #[inline]
     pub const fn idle() -> Self {
-        Self { call: None }
+        Self { call: ManuallyDrop::new(None) }
     }
 
     /// Begins to measure: enters the span, then opens the scope. Without an allocator only the outcome will be known.
@@ -51,20 +51,19 @@ impl Guard {
         let span = span.entered();
         let activation = Activation::open(site, phase, sampled, measured);
         activation.enter();
-        let running = Some((span, activation));
-        self.call = Some(Call { running, outcome: Outcome::Ok, panicking_at_entry: panicking() });
+        *self.call = Some(Call { span, activation, outcome: Outcome::Ok, panicking_at_entry: panicking() });
     }
 
     /// Whether the call is measured.
     #[inline]
-    pub const fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.call.is_some()
     }
 
     /// The call returns with this outcome.
     #[inline]
     pub fn ends_with(&mut self, outcome: Outcome) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = &mut *self.call {
             call.outcome = outcome;
         }
     }
@@ -82,24 +81,31 @@ impl Guard {
     /// If the call exceeded a budget that asks for a panic.
     #[inline]
     pub fn finish(&mut self) {
-        self.call = None;
+        if self.is_open() {
+            self.end();
+        }
+    }
+
+    #[inline(never)]
+    fn end(&mut self) {
+        if let Some(call) = self.call.take() {
+            call.end().raise();
+        }
     }
 }
 
-impl Drop for Call {
-    #[inline(never)]
+impl Drop for Guard {
+    #[inline]
     fn drop(&mut self) {
-        self.finish().raise();
+        self.finish();
     }
 }
 
 impl Call {
-    fn finish(&mut self) -> Verdict {
-        let Some((span, activation)) = self.running.take() else { return Verdict::none() };
-        let outcome = match panicking() {
-            true if !self.panicking_at_entry => Outcome::Panic,
-            _ => self.outcome,
-        };
+    #[inline]
+    fn end(self) -> Verdict {
+        let Self { span, activation, outcome, panicking_at_entry } = self;
+        let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
         let verdict = activation.end(&span, outcome);
         // Leaving and closing the span are the subscriber's as well.
         contained(|| drop(span));

@@ -32,7 +32,7 @@ pub mod private {
     pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
     pub use super::argument::{Argument, Recorded, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
     pub use super::budget::OnExceed;
-    pub use super::callsite::{Callsite, Description, description, is_wanted, no_span, span, span_in};
+    pub use super::callsite::{Callsite, Description, description, is_wanted, span, span_in};
     pub use super::future_call::FutureCall;
     pub use super::guard::{Guard, at_run_time, called_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
@@ -71,8 +71,10 @@ pub mod private {
     ///
     /// Its figures must have a reader: the span, the summary of the phase it opens, a budget, or the totals by call site. A span that a filter
     /// turned off is no reader, but the others count all the same, since a log level must not change their result.
+    ///
+    /// `needs_no_span`: whether there is a budget, or an out of memory is watched for.
     #[inline]
-    pub fn measures(span: &Span, site: &Site, phase: Option<Name>) -> bool {
-        !span.is_disabled() || phase.is_some() || site.options.always_measures() || measure_all()
+    pub fn measures(span: &Span, needs_no_span: bool, phase: Option<Name>) -> bool {
+        !span.is_disabled() || phase.is_some() || needs_no_span || measure_all()
     }
 }

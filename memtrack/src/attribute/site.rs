@@ -110,12 +110,6 @@ impl Options {
         own_columns() has_own_columns = true;
     }
 
-    /// Whether a call is measured although no span shows its figures: a log level must not change a budget's result.
-    #[inline]
-    pub(super) const fn always_measures(&self) -> bool {
-        self.has_budget() || self.watches_oom()
-    }
-
     pub(super) const fn has_budget(&self) -> bool {
         self.max_delta_bytes.is_some()
             || self.max_peak_bytes.is_some()

@@ -131,7 +131,7 @@ fn poll_measured<F: Future>(
     let Some(measuring) = place else { return poll_body!(body, context) };
     let poll = {
         let Measuring { span, activation, in_poll, verdict } = &mut **measuring;
-        let _inside = Inside(Some(span.enter()));
+        let _inside = Inside::enter(span);
         *in_poll = true;
         let poll = {
             let _attached = activation.as_ref().map(Activation::entered);
@@ -145,12 +145,8 @@ fn poll_measured<F: Future>(
         }
         poll
     };
-    if poll.is_ready()
-        && let Some(mut measuring) = place.take()
-    {
-        let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
-        keep(measuring);
-        verdict.raise();
+    if poll.is_ready() {
+        Measuring::finish(place);
     }
     poll
 }
@@ -158,17 +154,23 @@ fn poll_measured<F: Future>(
 /// Drops the body of a measured call, and records.
 #[cold]
 #[inline(never)]
-fn drop_measured<F>(body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
-    if let Some(mut measuring) = place.take() {
-        measuring.drop_body(body);
-        keep(measuring);
-    }
+fn drop_measured<F>(mut body: Pin<&mut Option<F>>, place: &mut Option<Box<Measuring>>) {
+    Measuring::drop_body(place, &mut || body.set(None));
 }
 
 /// An entered span. Leaving it calls the subscriber, which must not panic while the body unwinds.
 struct Inside<'a>(Option<Entered<'a>>);
 
+impl<'a> Inside<'a> {
+    // Compiled once, and not with each future.
+    #[inline(never)]
+    fn enter(span: &'a Span) -> Self {
+        Self(Some(span.enter()))
+    }
+}
+
 impl Drop for Inside<'_> {
+    #[inline(never)]
     fn drop(&mut self) {
         contained(|| drop(self.0.take()));
     }
@@ -205,26 +207,37 @@ impl Measuring {
         Self::new(span, Activation::open(site, phase, sampled, measured))
     }
 
+    /// What is left to do after a poll that completed.
+    #[inline(never)]
+    fn finish(place: &mut Option<Box<Self>>) {
+        if let Some(mut measuring) = place.take() {
+            let verdict = std::mem::replace(&mut measuring.verdict, Verdict::none());
+            keep(measuring);
+            verdict.raise();
+        }
+    }
+
     /// Drops a body that has not completed, inside the span and the scope; then closes the scope and records.
     ///
     /// A body that has completed is gone, and if its figures were recorded, nothing is left to do: then recording itself
     /// panicked.
-    fn drop_body<F>(&mut self, mut body: Pin<&mut Option<F>>) {
-        let Self { span, activation, in_poll, .. } = self;
-        if activation.is_none() {
-            return;
+    fn drop_body(place: &mut Option<Box<Self>>, drop_body: &mut dyn FnMut()) {
+        let Some(mut measuring) = place.take() else { return };
+        let Self { span, activation, in_poll, .. } = &mut *measuring;
+        if activation.is_some() {
+            let entered = contained(|| span.enter());
+            {
+                let _attached = activation.as_ref().map(Activation::entered);
+                drop_body();
+            }
+            let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
+            if let Some(activation) = activation.take() {
+                // Neither outcome lets a budget panic.
+                let _ = activation.end(span, outcome);
+            }
+            contained(|| drop(entered));
         }
-        let entered = contained(|| span.enter());
-        {
-            let _attached = activation.as_ref().map(Activation::entered);
-            body.set(None);
-        }
-        let outcome = if *in_poll { Outcome::Panic } else { Outcome::Cancelled };
-        if let Some(activation) = activation.take() {
-            // Neither outcome lets a budget panic.
-            let _ = activation.end(span, outcome);
-        }
-        contained(|| drop(entered));
+        keep(measuring);
     }
 }
 

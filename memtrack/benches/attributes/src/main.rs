@@ -1,13 +1,14 @@
 //! Times and allocations of every subject in every state, side by side in one run.
 //!
 //! ```text
-//! attributes [--rounds N] [--samples N] [--without-peers PROGRAM] [--with-hotpath-alloc PROGRAM]
+//! attributes [--rounds N] [--samples N] [--without-features PROGRAM] [--with-hotpath-alloc PROGRAM]
 //!            [--beside PROGRAM] [--short]
 //! ```
 //!
 //! Every state is a process of its own. They take turns, and within each the subjects do: a round is a turn of all. The
-//! programs named by the options are this one: built with other features, to measure the other crates' attributes; or,
-//! with `--beside`, of another commit, to compare `#[track_memory]` there. `--short` prints a line for each subject.
+//! programs named by the options are this one: built without its features or with more of them, to measure the attributes in those states; or,
+//! with `--beside`, which can be given several times, of another commit, to compare `#[track_memory]` there; its rows bear the
+//! program's name. `--short` prints a line for each subject.
 
 use memtrack_attribute_bench::Failure;
 use memtrack_attribute_bench::counting::Counting;
@@ -55,25 +56,31 @@ fn in_state(arguments: &[String]) -> Result<(), Failure> {
 struct Options {
     rounds: usize,
     samples: usize,
-    without_peers: Option<PathBuf>,
+    without_features: Option<PathBuf>,
     with_hotpath_alloc: Option<PathBuf>,
-    beside: Option<PathBuf>,
+    beside: Vec<PathBuf>,
     short: bool,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options =
-            Self { rounds: 7, samples: 200, without_peers: None, with_hotpath_alloc: None, beside: None, short: false };
+        let mut options = Self {
+            rounds: 7,
+            samples: 200,
+            without_features: None,
+            with_hotpath_alloc: None,
+            beside: Vec::new(),
+            short: false,
+        };
         let mut rest = arguments.iter();
         while let Some(option) = rest.next() {
             let mut value = || rest.next().ok_or_else(|| format!("{option} needs a value"));
             match option.as_str() {
                 "--rounds" => options.rounds = value()?.parse()?,
                 "--samples" => options.samples = value()?.parse()?,
-                "--without-peers" => options.without_peers = Some(value()?.into()),
+                "--without-features" => options.without_features = Some(value()?.into()),
                 "--with-hotpath-alloc" => options.with_hotpath_alloc = Some(value()?.into()),
-                "--beside" => options.beside = Some(value()?.into()),
+                "--beside" => options.beside.push(value()?.into()),
                 "--short" => options.short = true,
                 _ => return Err(format!("unknown option {option}").into()),
             }
@@ -89,18 +96,19 @@ impl Options {
 fn all_states(options: &Options) -> Result<(), Failure> {
     let this = env::current_exe()?;
     let mut processes: Vec<Process> = STATES.map(|state| Process::new(&this, state, |_| true, "")).into();
-    if let Some(program) = &options.without_peers {
-        let peers = |library| matches!(library, Library::Fastrace | Library::Hotpath);
-        processes.push(Process::new(program, State::Off, peers, ", feature off"));
+    if let Some(program) = &options.without_features {
+        let without = |library| matches!(library, Library::Fastrace | Library::Hotpath | Library::Memtrack);
+        processes.push(Process::new(program, State::Off, without, ", feature off"));
     }
     if let Some(program) = &options.with_hotpath_alloc {
         let hotpath = |library| matches!(library, Library::Hotpath);
         processes.push(Process::new(program, State::Off, hotpath, ", hotpath-alloc"));
         processes.push(Process::new(program, State::On, hotpath, ", hotpath-alloc"));
     }
-    if let Some(program) = &options.beside {
+    for program in &options.beside {
         let compared = |library| matches!(library, Library::Plain | Library::Memtrack);
-        processes.extend(STATES.map(|state| Process::new(program, state, compared, ", other build")));
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        processes.extend(STATES.map(|state| Process::new(program, state, compared, &format!(", {name}"))));
     }
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);

@@ -15,14 +15,14 @@ pub(crate) struct Process {
     state: State,
     shows: fn(Library) -> bool,
     /// What tells this build's subjects apart in the table.
-    suffix: &'static str,
+    suffix: String,
     /// By a subject's title, what was measured in each round.
     rounds: BTreeMap<String, Vec<Measured>>,
 }
 
 impl Process {
-    pub(crate) fn new(program: &Path, state: State, shows: fn(Library) -> bool, suffix: &'static str) -> Self {
-        Self { program: program.to_owned(), state, shows, suffix, rounds: BTreeMap::new() }
+    pub(crate) fn new(program: &Path, state: State, shows: fn(Library) -> bool, suffix: &str) -> Self {
+        Self { program: program.to_owned(), state, shows, suffix: suffix.to_owned(), rounds: BTreeMap::new() }
     }
 
     /// One round.

@@ -1,6 +1,6 @@
 //! Synchronous functions.
 
-use super::{ALLOCATOR, INSTRUMENT, INSTRUMENT_AND_RECORD, PLAIN, Subject, Unlucky, record_as_many, subject};
+use super::{INSTRUMENT, INSTRUMENT_AND_RECORD, PLAIN, Subject, Unlucky, record_as_many, subject};
 use memtrack::track_memory;
 use std::hint::black_box;
 use tracing::field::Empty;
@@ -98,7 +98,7 @@ fn track_err(number: u64) -> Result<u64, Unlucky> {
 }
 
 #[inline(never)]
-#[track_memory(device = &ALLOCATOR)]
+#[track_memory(device = &super::ALLOCATOR)]
 fn track_device(number: u64) -> u64 {
     black_box(number)
 }

@@ -4,7 +4,7 @@ use crate::limit::whole;
 use crate::prologue::at;
 use crate::suggest::nearest;
 use crate::text::bare;
-use crate::values::equals;
+use crate::values::{equals, must_be_quoted, unquoted};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::parse::ParseStream;
@@ -42,7 +42,10 @@ impl Level {
                 Ok(number @ 1..=5) => Ok(known(number as usize - 1, literal.span())),
                 _ => Err(syn::Error::new_spanned(&literal, "a level's number is 1 (trace) to 5 (error)")),
             },
-            Expr::Path(path) => Ok(Self::Constant(path)),
+            Expr::Path(path) => match unquoted(&path, &LEVELS) {
+                Some(level) => Err(must_be_quoted(&path, word, level)),
+                None => Ok(Self::Constant(path)),
+            },
             other => Err(syn::Error::new_spanned(other, "`level` needs a name, a number or the path of a constant")),
         }
     }

@@ -8,13 +8,15 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::parse::ParseStream;
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprLit, ExprUnary, Ident, Lit, LitInt, LitStr, Token, UnOp};
+use syn::{Expr, ExprLit, ExprUnary, Ident, Lit, LitInt, LitStr, Token, UnOp, token};
 
 /// A number that a budget compares with.
 pub(crate) enum Limit {
     Known(i64),
     /// A constant, or an expression of constants.
     Constant(Expr),
+    /// An expression of numbers alone, as `2 << 20`.
+    Numbers(Expr),
 }
 
 impl Limit {
@@ -37,7 +39,14 @@ impl Limit {
 
     /// As [`Limit::read_size`], where the word alone means none at all.
     pub(crate) fn read_allowance(word: &Ident, input: ParseStream<'_>) -> syn::Result<Self> {
-        if input.peek(Token![=]) { Self::read_size(word, input) } else { Ok(Self::Known(0)) }
+        if input.peek(Token![=]) {
+            return Self::read_size(word, input);
+        }
+        if input.peek(token::Paren) {
+            let message = format!("`{word}` stands alone or takes a size, as in `{word} = \"1MiB\"`");
+            return Err(syn::Error::new_spanned(word, message));
+        }
+        Ok(Self::Known(0))
     }
 
     fn size(word: &Ident, literal: &LitStr) -> syn::Result<Self> {
@@ -62,6 +71,7 @@ impl Limit {
             minus @ Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => {
                 Err(syn::Error::new_spanned(minus, negative(word)))
             }
+            numbers if is_of_numbers(&numbers) => Ok(Self::Numbers(numbers)),
             // Without a name in it rustc could not tell its type.
             constant if names_something(&constant) => Ok(Self::Constant(constant)),
             other => Err(syn::Error::new_spanned(other, format!("`{word}` needs {example}, or a constant"))),
@@ -77,15 +87,31 @@ impl Limit {
                 let private = at(private, place);
                 quote_spanned!(place=> #private::Limit(#constant).get())
             }
+            Self::Numbers(numbers) => {
+                let place = Span::mixed_site().located_at(numbers.span());
+                let private = at(private, place);
+                quote_spanned!(place=> #private::Limit::<i64>(#numbers).get())
+            }
         }
     }
 
     /// The constant, if that is what is given.
     pub(crate) fn constant(&self) -> Option<&Expr> {
         match self {
-            Self::Known(_) => None,
+            Self::Known(_) | Self::Numbers(_) => None,
             Self::Constant(constant) => Some(constant),
         }
+    }
+}
+
+/// Whether an expression has nothing but whole numbers in it.
+fn is_of_numbers(expression: &Expr) -> bool {
+    match expression {
+        Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => true,
+        Expr::Paren(inner) => is_of_numbers(&inner.expr),
+        Expr::Group(inner) => is_of_numbers(&inner.expr),
+        Expr::Binary(binary) => is_of_numbers(&binary.left) && is_of_numbers(&binary.right),
+        _ => false,
     }
 }
 

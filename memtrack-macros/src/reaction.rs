@@ -2,7 +2,7 @@
 
 use crate::suggest::nearest;
 use crate::text::bare;
-use crate::values::equals;
+use crate::values::{equals, must_be_quoted, unquoted};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::parse::ParseStream;
@@ -35,7 +35,10 @@ impl Reaction {
                     Err(syn::Error::new_spanned(&literal, format!("unknown reaction `{text}`; {hint}")))
                 }
             },
-            Expr::Path(path) => Ok(Self::Call(path)),
+            Expr::Path(path) => match unquoted(&path, &WORDS) {
+                Some(reaction) => Err(must_be_quoted(&path, word, reaction)),
+                None => Ok(Self::Call(path)),
+            },
             other => Err(syn::Error::new_spanned(other, format!("`{word}` needs {EXAMPLE}"))),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::text::Text;
 use syn::parse::ParseStream;
-use syn::{Expr, Ident, LitStr, Path, Token, token};
+use syn::{Expr, ExprPath, Ident, LitStr, Path, Token, token};
 
 /// Leaves what is being read: goes to the next comma outside of brackets.
 pub(crate) fn skip_to_comma(input: ParseStream<'_>) -> syn::Result<()> {
@@ -20,6 +20,16 @@ pub(crate) fn equals(word: &Ident, example: &str, input: ParseStream<'_>) -> syn
     }
     input.parse::<Token![=]>()?;
     if input.is_empty() || input.peek(Token![,]) { missing() } else { Ok(()) }
+}
+
+/// The word of `words` that a path is, written without its quotes.
+pub(crate) fn unquoted<'a>(path: &ExprPath, words: &[&'a str]) -> Option<&'a str> {
+    words.iter().copied().find(|word| path.path.is_ident(word))
+}
+
+/// For a word without its quotes, which rustc would call a value that does not exist.
+pub(crate) fn must_be_quoted(path: &ExprPath, option: &Ident, word: &str) -> syn::Error {
+    syn::Error::new_spanned(path, format!("`{word}` is written as a text, as in `{option} = \"{word}\"`"))
 }
 
 /// The value of an option that takes any expression.

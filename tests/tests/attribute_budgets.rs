@@ -82,6 +82,18 @@ fn limits_can_be_constants_of_any_integer() {
 }
 
 #[test]
+fn limits_can_be_computed_of_numbers() {
+    #[track_memory(max_peak = (1 << 10) - 1, max_delta = 2 * 1024, max_allocs = 0x1 + 0, on_exceed = report)]
+    fn f(allocator: &CachingAllocator) -> Buffer<u8> {
+        take(allocator, 1024)
+    }
+    let allocator = host_allocator();
+    let _current = allocator.make_current();
+    let _kept = f(&allocator);
+    assert_eq!(reported(), [(Budget::MaxPeak, 1023, 1024)]);
+}
+
+#[test]
 fn what_other_threads_do_breaches_nothing() {
     #[track_memory(max_delta = 0, max_peak = 0, max_allocs = 0, leak_check, on_exceed = report, device = allocator)]
     fn idle(allocator: &CachingAllocator) -> Vec<Buffer<u8>> {
@@ -174,7 +186,7 @@ fn a_panic_names_all_breaches_and_forgets_no_memory() {
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].starts_with("`panics` at tests/tests/attribute_budgets.rs:"), "{text}");
     assert!(lines[0].contains("exceeded max_peak"), "{text}");
-    assert!(lines[1].ends_with("exceeded max_allocs on host: it made 1 allocations, allowed 0"), "{text}");
+    assert!(lines[1].ends_with("exceeded max_allocs on host: it made 1 allocation, allowed 0"), "{text}");
     assert_eq!(allocator.memory_stats().allocated_bytes.all.current, 0, "argument and value were dropped");
     assert_eq!(spans.one("panics").text("mem.outcome"), "ok", "the call itself did not panic");
     assert_eq!(spans.events_of("memtrack::budget_exceeded").len(), 0);

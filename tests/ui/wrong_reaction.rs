@@ -21,4 +21,7 @@ fn without_a_budget() {}
 #[track_memory(max_peak = 1, on_exceed)]
 fn missing() {}
 
+#[track_memory(max_peak = 1, on_exceed = panic)]
+fn without_quotes() {}
+
 fn main() {}

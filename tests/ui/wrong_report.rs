@@ -13,6 +13,11 @@ fn several() -> Result<(), Opaque> {
     Ok(())
 }
 
+#[track_memory(err(Debug, level = info), level = info)]
+fn level_without_quotes() -> Result<(), Opaque> {
+    Ok(())
+}
+
 #[track_memory(err(Display))]
 fn error_without_display() -> Result<(), Opaque> {
     Ok(())

@@ -43,8 +43,14 @@ fn argument(bytes: u64) {
     drop(bytes);
 }
 
-#[track_memory(max_peak = 1 << 20)]
-fn expression() {}
+#[track_memory(max_peak = 1 << 63)]
+fn expression_that_is_too_large() {}
+
+#[track_memory(max_peak = (1 - 2) * 3)]
+fn negative_expression() {}
+
+#[track_memory(leak_check(1))]
+fn allowance_in_brackets() {}
 
 #[track_memory(max_peak = f(2))]
 fn not_constant() {}

@@ -74,12 +74,17 @@ const SHOWN_SITES: usize = 3;
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { function, file, line, budget, limit, measured, device, kept, .. } = self;
-        let size = |bytes: i64| format!("{} ({bytes} bytes)", Bytes(bytes));
+        // Below 1 KiB the unit is bytes already.
+        let size = |bytes: i64| match bytes.unsigned_abs() {
+            0..1024 => Bytes(bytes).to_string(),
+            _ => format!("{} ({bytes} bytes)", Bytes(bytes)),
+        };
+        let allocations = if *measured == 1 { "allocation" } else { "allocations" };
         write!(f, "`{function}` at {file}:{line} exceeded {budget} on {device}: ")?;
         match budget {
             Budget::MaxDelta => write!(f, "it left {} allocated, allowed {}", size(*measured), size(*limit)),
             Budget::MaxPeak => write!(f, "it had {} allocated at once, allowed {}", size(*measured), size(*limit)),
-            Budget::MaxAllocs => write!(f, "it made {measured} allocations, allowed {limit}"),
+            Budget::MaxAllocs => write!(f, "it made {measured} {allocations}, allowed {limit}"),
             Budget::LeakCheck => {
                 write!(f, "it ended with {} still allocated, allowed {}", size(*measured), size(*limit))
             }

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
+use crate::expected_lints::relaxed;
 use crate::function::Function;
 use crate::items;
 use crate::prologue::local;
@@ -49,6 +50,7 @@ pub(crate) fn emit(function: &Function, signature: &Signature, statements: Token
     let Function { attributes, visibility, defaultness, inner_attributes, end, .. } = function;
     let mut body = Group::new(Delimiter::Brace, quote!(#(#inner_attributes)* #statements));
     body.set_span(*end);
+    let attributes = relaxed(attributes);
     quote!(#(#attributes)* #visibility #defaultness #signature #body)
 }
 

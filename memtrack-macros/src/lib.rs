@@ -17,6 +17,7 @@ mod expand;
 mod expand_async;
 mod expand_future;
 mod expand_sync;
+mod expected_lints;
 mod fields;
 mod function;
 mod inspection;
@@ -215,7 +216,8 @@ use proc_macro::TokenStream;
 /// and `unused_async` fall silent, for measuring is not `const` and awaits; `needless_pass_by_value` and `boxed_local`, since
 /// what the call owns is moved inside; `manual_async_fn`, since the call is measured and not only the future. Where the body
 /// is moved into a closure (with `err`, `ret`, a budget, or a `self` taken by value) so do `unnecessary_wraps` and
-/// `unused_self`, and `result_large_err` is told of the closure too. An `#[expect]` of a silent lint is not fulfilled.
+/// `unused_self`, and `result_large_err` is told of the closure too. An `#[expect]` of a silent lint on the
+/// function becomes an `#[allow]`.
 /// `unused_assignments` speaks of a `mut` argument in other words, and lints that count complexity or bytes count a little more.
 ///
 /// A crate that forbids one of these lints (one that denies it does not mind) cannot use the attribute, since generated code

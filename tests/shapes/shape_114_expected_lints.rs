@@ -1,6 +1,6 @@
 //! shape: 114
 //! title: `#[expect]` and `#[allow]` on the function, its statements and its parameters
-//! gained: unfulfilled_lint_expectations
+//! lost: clippy::allow_attributes_without_reason
 //! lost: clippy::missing_const_for_fn
 use shape_support::{block_on, yield_now};
 

@@ -30,6 +30,10 @@ pub(crate) const KNOWN: &[Known] = &[
         "clippy::missing_panics_doc",
         "above `#[tokio::main]`, whose own panic it reports: tokio places its code where the body's last statement is",
     ),
+    lost(
+        "clippy::allow_attributes_without_reason",
+        "of an `#[expect]` that names only lints which fall silent: it becomes an `#[allow]` of ours",
+    ),
     lost("clippy::needless_pub_self", "on a function whose visibility is a fragment of `macro_rules!`"),
     lost("clippy::pub_with_shorthand", "on a function whose visibility is a fragment of `macro_rules!`"),
     gained("clippy::single_call_fn", "on a function whose body is a fragment of `macro_rules!`"),
@@ -37,7 +41,6 @@ pub(crate) const KNOWN: &[Known] = &[
         "clippy::result_large_err",
         "with `err` it reports the closure that the body is in beside the function; an `#[allow]` on that covers both",
     ),
-    gained("unfulfilled_lint_expectations", "where the lint expected is one of those that fall silent"),
     reworded("clippy::missing_errors_doc", "on a function whose visibility is a fragment of `macro_rules!`"),
     reworded("clippy::cognitive_complexity", "the number: it counts the questions whether to measure"),
     reworded("clippy::large_futures", "the number: a future keeps another copy of each argument taken by value"),

@@ -307,7 +307,9 @@ pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Limits
 ///
-/// In a `const`, a `static` and a `const fn` rustc refuses the block: measuring happens at run time.
+/// In a `const`, a `static` and a `const fn` rustc refuses the block: measuring happens at run time. When a budget panics
+/// because of a block that is left early with a value, by `return value` or `?`, that value is leaked: rustc does not drop it
+/// if a destructor panics.
 ///
 /// # Cost
 ///

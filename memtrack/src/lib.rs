@@ -39,7 +39,8 @@
 //!   settings; [`MemoryPool`] keeps memory apart, and leads a graph capture's allocations.
 //! - [`pinned`]: page-locked host memory, cached as PyTorch caches it, and copies that do not wait.
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
-//!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
+//!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span;
+//!   [`CachingAllocator::call_sites`] has the totals.
 //! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.

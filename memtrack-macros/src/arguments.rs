@@ -48,8 +48,9 @@ pub(crate) fn fields(args: &Args, function: &Function, private: &TokenStream) ->
             let variable = receiver.as_ref().filter(|_| *name == "self").unwrap_or(name);
             let place = Span::mixed_site().located_at(name.span());
             let private = at(private, place);
-            let value =
-                quote_spanned!(place=> #private::Recorded::as_value(&(&&&#private::Argument(&#variable)).recorded()));
+            let value = quote_spanned! {place=>
+                #private::Recorded::as_value(&(&&&#private::Argument(&#variable)).__memtrack_kind().recorded(&#variable))
+            };
             SpanField { name: key.into_token_stream(), value: Some(value) }
         })
         .collect()
@@ -62,7 +63,7 @@ pub(crate) fn uses(args: &Args, private: &TokenStream) -> TokenStream {
     }
     quote_spanned! {Span::mixed_site()=>
         #[allow(unused_imports)]
-        use #private::{RecordedAsDebug as _, RecordedAsSigned as _, RecordedAsValue as _};
+        use #private::{DebugKind as _, SignedKind as _, ValueKind as _};
     }
 }
 

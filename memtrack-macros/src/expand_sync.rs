@@ -109,10 +109,15 @@ fn inline_with_value(args: &Args, mut function: Function) -> TokenStream {
 fn inspect(args: &Args, private: &TokenStream, function: &Function, guard: &Ident, returned: &Ident) -> TokenStream {
     let value = local("__inspected");
     let inspection = inspection(args, private, &function.signature, &value);
+    let (outcome, aside) = (local("__outcome"), local("__aside"));
     quote_spanned! {Span::mixed_site()=>
         if #private::Guard::is_open(&#guard) {
-            let #value = &#returned;
-            #private::Guard::ends_with(&mut #guard, #inspection);
+            let #outcome = {
+                let #aside = #private::Guard::aside(&#guard);
+                let #value = &#returned;
+                #inspection
+            };
+            #private::Guard::ends_with(&mut #guard, #outcome);
         }
     }
 }

@@ -193,8 +193,8 @@ use proc_macro::TokenStream;
 ///
 /// # Outcomes
 ///
-/// `mem.outcome` is `ok`, `err` (only with the option `err`), `panic` (the call itself unwound; a call made by a
-/// destructor during another panic is not a panic) or `cancelled` (a future dropped before it completed).
+/// `mem.outcome` is `ok`, `err` (only with the option `err`), `panic` (the call itself unwound; a call that a destructor makes
+/// during another panic is never told as one) or `cancelled` (a future dropped before it completed).
 ///
 /// # Limits
 ///
@@ -205,7 +205,7 @@ use proc_macro::TokenStream;
 ///
 /// With `#[track_caller]` the body cannot be moved into a closure, which would change what it sees as its caller. Then
 /// a `self` taken by value is freed after the figures are read; with `err` a macro in the body that hides
-/// `return Ok(…)` is reported as `err`; and when a budget panics, the returned value is leaked, since rustc does not
+/// `return Ok(…)` is reported as `err`, and an error that leaves by `?` is the outcome and no event; and when a budget panics, the returned value is leaked, since rustc does not
 /// drop it if a destructor panics. With `future` the caller is lost.
 ///
 /// What a function returns keeps its type, and an opaque type captures what it captured, so that the caller's borrows are

@@ -126,6 +126,22 @@ fn a_panic_in_recording_leaves_the_call_once() {
 }
 
 #[test]
+fn a_panic_in_recording_and_another_at_the_exit_end_as_one() {
+    let calls: [(&str, fn()); 4] = [
+        ("sync", || assert_eq!(returns(), 3)),
+        ("sync with err", || assert!(fails().is_err())),
+        ("async", || assert_eq!(block_on(returns_later()), 3)),
+        ("async with err", || assert!(block_on(fails_later()).is_err())),
+    ];
+    for (name, call) in calls {
+        let layer = Panicking { at_exit: true, ..Panicking::at_record() };
+        let _installed = layer.install();
+        assert!(panics(call), "{}", name);
+        assert_eq!(layer.records(), 1, "{name}");
+    }
+}
+
+#[test]
 fn a_panic_in_recording_does_not_replace_the_bodys() {
     let calls: [(&str, fn()); 2] = [("sync", unwinds), ("async", || block_on(unwinds_later()))];
     for (name, call) in calls {

@@ -1,8 +1,9 @@
 //! Arguments as fields, by the options `args` and `skip`: numbers, texts and truth values as what they are, everything else
 //! by its `Debug`.
 //!
-//! Which of them an argument is depends on its type and not on the type's name, so it is rustc's choice of a method: the
-//! first of the three traits that the type has, found at one, two and three references to [`Argument`].
+//! Which of them an argument is depends on its type and not on the type's name, so it is rustc's choice of a method: of the
+//! first of the three traits that the type has, found at one, two and three references to [`Argument`]. What that gives
+//! asks the type for what it needs, so that rustc names the trait that is missing.
 
 use std::fmt::{self, Debug};
 use tracing::Value;
@@ -73,38 +74,65 @@ impl<T: Unsigned> Unsigned for &mut T {
     }
 }
 
-/// Recorded as a signed number.
-pub trait RecordedAsSigned<'a> {
-    /// What is recorded.
-    fn recorded(&self) -> Recorded<'a>;
+/// How an argument of a type is recorded. The method's name is one that no trait of the user's has.
+pub trait SignedKind {
+    /// As a signed number.
+    fn __memtrack_kind(&self) -> AsSigned {
+        AsSigned
+    }
 }
 
-impl<'a, T: Unsigned> RecordedAsSigned<'a> for &&Argument<'a, T> {
-    fn recorded(&self) -> Recorded<'a> {
-        self.0.signed().map_or(Recorded::Value(self.0), Recorded::Signed)
+impl<T: Unsigned> SignedKind for &&Argument<'_, T> {}
+
+/// See [`SignedKind`].
+pub trait ValueKind {
+    /// As it is.
+    fn __memtrack_kind(&self) -> AsValue {
+        AsValue
+    }
+}
+
+impl<T: Value> ValueKind for &Argument<'_, T> {}
+
+/// See [`SignedKind`]. For every type: one without a `Debug` is then reported as such.
+pub trait DebugKind {
+    /// By its `Debug`.
+    fn __memtrack_kind(&self) -> AsDebug {
+        AsDebug
+    }
+}
+
+impl<T> DebugKind for Argument<'_, T> {}
+
+/// Recorded as a signed number.
+#[derive(Debug)]
+pub struct AsSigned;
+
+impl AsSigned {
+    /// What is recorded.
+    pub fn recorded<T: Unsigned>(self, value: &T) -> Recorded<'_> {
+        value.signed().map_or(Recorded::Value(value), Recorded::Signed)
     }
 }
 
 /// Recorded as it is.
-pub trait RecordedAsValue<'a> {
-    /// What is recorded.
-    fn recorded(&self) -> Recorded<'a>;
-}
+#[derive(Debug)]
+pub struct AsValue;
 
-impl<'a, T: Value> RecordedAsValue<'a> for &Argument<'a, T> {
-    fn recorded(&self) -> Recorded<'a> {
-        Recorded::Value(self.0)
+impl AsValue {
+    /// What is recorded.
+    pub fn recorded<T: Value>(self, value: &T) -> Recorded<'_> {
+        Recorded::Value(value)
     }
 }
 
 /// Recorded by its `Debug`.
-pub trait RecordedAsDebug<'a> {
-    /// What is recorded.
-    fn recorded(&self) -> Recorded<'a>;
-}
+#[derive(Debug)]
+pub struct AsDebug;
 
-impl<'a, T: Debug> RecordedAsDebug<'a> for Argument<'a, T> {
-    fn recorded(&self) -> Recorded<'a> {
-        Recorded::Debug(field::debug(self.0 as &dyn Debug))
+impl AsDebug {
+    /// What is recorded.
+    pub fn recorded<'a, T: Debug>(self, value: &'a T) -> Recorded<'a> {
+        Recorded::Debug(field::debug(value as &'a (dyn Debug + 'a)))
     }
 }

@@ -4,7 +4,7 @@ use super::activation::Activation;
 use super::allocator::Measured;
 use super::budget::Verdict;
 use super::site::Site;
-use super::subscriber::contained;
+use super::subscriber::DroppedContained;
 use crate::scope::Outcome;
 use std::mem::ManuallyDrop;
 use std::thread::panicking;
@@ -68,6 +68,17 @@ impl Guard {
         }
     }
 
+    /// While it lives, what this thread allocates does not belong to the call: a returned value is told of, and what its
+    /// `Debug` and the subscriber do is not the function's.
+    #[inline]
+    pub fn aside(&self) -> Aside<'_> {
+        let activation = self.call.as_ref().map(|call| &call.activation);
+        if let Some(activation) = activation {
+            activation.leave();
+        }
+        Aside(activation)
+    }
+
     /// From here on, a call that does not say how it ends has failed: it left by `?`.
     #[inline]
     pub fn left_early_with_error(&mut self) {
@@ -101,14 +112,28 @@ impl Drop for Guard {
     }
 }
 
+/// See [`Guard::aside`].
+#[derive(Debug)]
+pub struct Aside<'a>(Option<&'a Activation>);
+
+impl Drop for Aside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(activation) = self.0 {
+            activation.enter();
+        }
+    }
+}
+
 impl Call {
     #[inline]
     fn end(self) -> Verdict {
         let Self { span, activation, outcome, panicking_at_entry } = self;
         let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
-        let verdict = activation.end(&span, outcome);
-        // Leaving and closing the span are the subscriber's as well.
-        contained(|| drop(span));
+        // Leaving and closing the span are the subscriber's as well, also when recording panicked.
+        let left = DroppedContained::new(span);
+        let verdict = left.get().map_or(Verdict::none(), |span| activation.end(span, outcome));
+        drop(left);
         verdict
     }
 }
@@ -138,7 +163,11 @@ pub fn finished<T>(guard: &mut Guard, value: T, judge: impl FnOnce(&T) -> Outcom
 #[inline]
 pub fn returned<T>(guard: &mut Guard, value: T, judge: impl FnOnce(&T) -> Outcome) -> T {
     if guard.is_open() {
-        guard.ends_with(judge(&value));
+        let outcome = {
+            let _aside = guard.aside();
+            judge(&value)
+        };
+        guard.ends_with(outcome);
     }
     value
 }

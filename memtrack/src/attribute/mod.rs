@@ -30,7 +30,7 @@ pub mod private {
     use crate::scope::measure_all;
 
     pub use super::allocator::{all_allocators, allocator_of, allocators_of, current_allocator};
-    pub use super::argument::{Argument, Recorded, RecordedAsDebug, RecordedAsSigned, RecordedAsValue};
+    pub use super::argument::{Argument, DebugKind, Recorded, SignedKind, ValueKind};
     pub use super::budget::OnExceed;
     pub use super::callsite::{Callsite, Description, description, is_wanted, span, span_in};
     pub use super::future_call::FutureCall;

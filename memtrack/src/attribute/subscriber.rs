@@ -20,3 +20,25 @@ pub(super) fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
         }
     }
 }
+
+/// A value whose drop calls a subscriber. It is [`contained`].
+pub(super) struct DroppedContained<T>(Option<T>);
+
+impl<T> DroppedContained<T> {
+    pub(super) const fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    /// The value; none only while it is dropped.
+    pub(super) const fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+}
+
+impl<T> Drop for DroppedContained<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let value = self.0.take();
+        contained(|| drop(value));
+    }
+}

@@ -137,12 +137,16 @@ fn poll_measured<F: Future>(
             let _attached = activation.as_ref().map(Activation::entered);
             poll_body!(body, context)
         };
-        *in_poll = false;
         if let Poll::Ready(value) = &poll
-            && let Some(activation) = activation.take()
+            && activation.is_some()
         {
-            *verdict = activation.end(span, outcome(value));
+            // This may panic, as may a `Debug` of the value or a layer: then the call is recorded when the future is dropped.
+            let outcome = outcome(value);
+            if let Some(activation) = activation.take() {
+                *verdict = activation.end(span, outcome);
+            }
         }
+        *in_poll = false;
         poll
     };
     if poll.is_ready() {

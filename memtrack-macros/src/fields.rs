@@ -128,6 +128,10 @@ impl Parse for Field {
             }
             None => Value::Empty,
         };
+        if let (Value::Empty, Some("self")) = (&value, name.text().as_deref()) {
+            let message = "`self` alone declares an empty field; write `?self` to record it, or `args(self)`";
+            return Err(syn::Error::new_spanned(&name, message));
+        }
         Ok(Self { name, value })
     }
 }

@@ -17,4 +17,11 @@ struct NoValue;
 #[track_memory(fields(x = value))]
 fn e(value: NoValue) {}
 
+struct Layer;
+
+impl Layer {
+    #[track_memory(fields(self))]
+    fn f(&self) {}
+}
+
 fn main() {}

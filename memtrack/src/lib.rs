@@ -101,6 +101,8 @@ mod context;
 #[forbid(unsafe_code)]
 mod current;
 pub mod device;
+#[forbid(unsafe_code)]
+pub mod diagnosis;
 pub mod driver;
 #[deny(unsafe_code)]
 pub mod history;
@@ -114,6 +116,10 @@ mod observer;
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
+pub mod post_mortem;
+#[forbid(unsafe_code)]
+mod retry;
+#[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]
 mod stats;
@@ -126,7 +132,7 @@ pub mod units;
 
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
-    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
+    GraphMemory, InvalidSetting, MemoryPool, OomHook, OomHookOptions, OomResponse, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
     Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser, allocators,
 };
 #[doc(hidden)]
@@ -144,5 +150,6 @@ pub use memory::{
 pub use memtrack_macros::{track_memory, track_memory_block};
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
+pub use retry::{Halving, RetryError, RetryOptions, retry_halving};
 pub use scope::scope;
 pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};

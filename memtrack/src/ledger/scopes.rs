@@ -11,6 +11,7 @@ mod kept;
 
 use std::num::NonZeroU32;
 
+use super::outcome::Outcome;
 use super::phases::{OTHER_PHASE, PhaseId};
 use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
 
@@ -116,6 +117,7 @@ impl Scopes {
         let slot = Slot {
             generation,
             open: true,
+            outcome: Outcome::Ok,
             kind,
             name: "",
             parent,
@@ -146,6 +148,12 @@ impl Scopes {
         self.newest = index;
         self.open_phase_count += usize::from(own_phase.is_some());
         ScopeKey { slot: index, generation }
+    }
+
+    /// Notes how an open scope ends, which is about to be closed.
+    #[inline]
+    pub(super) fn set_outcome(&mut self, key: ScopeKey, outcome: Outcome) {
+        self.slots[key.slot as usize].outcome = outcome;
     }
 
     /// Removes an open scope, from wherever it stands; the caller has just cut and knows that it is open.

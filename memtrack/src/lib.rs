@@ -132,8 +132,9 @@ pub mod units;
 
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
-    GraphMemory, InvalidSetting, MemoryPool, OomHook, OomHookOptions, OomResponse, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser, allocators,
+    GraphMemory, InvalidSetting, MemoryPool, OomHook, OomHookOptions, OomResponse, OutOfMemory, ParsePolicyError,
+    Policy, PoolGuard, PoolId, PoolOptions, Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError,
+    TorchException, TorchParser, allocators,
 };
 #[doc(hidden)]
 pub use attribute::private as __private;

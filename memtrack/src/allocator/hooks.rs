@@ -76,9 +76,8 @@ impl OomHooks {
     /// The hooks for a request, the newest first.
     fn for_request(&self, requested_bytes: u64) -> Vec<Arc<Entry>> {
         let entries = read(&self.entries);
-        let asked = |entry: &&Arc<Entry>| {
-            requested_bytes >= entry.options.least_bytes && entry.options.attempt_limit > 0
-        };
+        let asked =
+            |entry: &&Arc<Entry>| requested_bytes >= entry.options.least_bytes && entry.options.attempt_limit > 0;
         entries.iter().rev().filter(asked).cloned().collect()
     }
 }

@@ -13,7 +13,9 @@ use super::pools::StreamPools;
 use super::private_pools::PoolId;
 use super::shard::Shard;
 use crate::context;
-use crate::diagnosis::{AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, SegmentView, SettingsView};
+use crate::diagnosis::{
+    AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, SegmentView, SettingsView,
+};
 use crate::driver::{DriverReport, DriverUnavailable, DriverView, OtherProcesses};
 use crate::history::BlockStatus;
 use crate::ledger::{FailedAttempt, Ledger, ScopeKey};

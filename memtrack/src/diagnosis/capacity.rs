@@ -70,7 +70,8 @@ pub(super) fn limit_refuses(view: &AllocatorView, request: &Request) -> Option<F
         size(limit_bytes),
         size(view.device_free_bytes.unwrap_or(0)),
     );
-    let advice = format!("raise the memory fraction{}, which allows {}", fraction_for(view, request), size(needed_limit_bytes));
+    let advice =
+        format!("raise the memory fraction{}, which allows {}", fraction_for(view, request), size(needed_limit_bytes));
     Some(Finding::new(Severity::Cause, numbers, headline).advice([advice]))
 }
 
@@ -128,7 +129,11 @@ pub(super) fn segment_too_large(view: &AllocatorView, request: &Request) -> Opti
     let large_bytes = view.settings.large_segment_size_bytes;
     let least_mib = (request.rounded_bytes.div_ceil(MIB) + 1).max(12);
     let lower = (segment_bytes == large_bytes && least_mib * MIB <= room_bytes).then(|| {
-        format!("set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})", room_bytes / MIB, large_bytes / MIB)
+        format!(
+            "set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})",
+            room_bytes / MIB,
+            large_bytes / MIB
+        )
     });
     let free = format!("or free {} earlier", size(segment_bytes - room_bytes));
     Some(Finding::new(Severity::Cause, numbers, headline).advice(lower).advice([free]))

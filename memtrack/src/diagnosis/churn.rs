@@ -55,7 +55,8 @@ pub fn growing_sizes(view: &AllocatorView) -> Option<Finding> {
     );
     let smallest_bytes = sizes.first().copied().unwrap_or(0);
     let evidence = format!("sizes from {} to {}", size(smallest_bytes), size(largest_segment_bytes));
-    let mut advice = vec![format!("run the largest batch first: {} then serve all of them", size(largest_segment_bytes))];
+    let mut advice =
+        vec![format!("run the largest batch first: {} then serve all of them", size(largest_segment_bytes))];
     if !expandable_segments && view.settings.expandable_possible {
         advice.insert(0, "set expandable_segments:True".to_owned());
     }

@@ -76,7 +76,8 @@ pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding>
         100.0 - percent(largest_hole_bytes, unused_inside_bytes),
         size(needed_bytes - largest_hole_bytes)
     );
-    let evidence = std::iter::once(shares).chain(std::iter::once(show_holes(&holes))).chain(pinning_lines(view, request));
+    let evidence =
+        std::iter::once(shares).chain(std::iter::once(show_holes(&holes))).chain(pinning_lines(view, request));
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(cures(view, request, short_bytes)))
 }
 
@@ -139,7 +140,9 @@ fn cures(view: &AllocatorView, request: &Request, short_bytes: u64) -> Vec<Strin
     let settings = &view.settings;
     let mut cures = Vec::new();
     if !settings.expandable_segments && settings.expandable_possible {
-        cures.push("set expandable_segments:True: free pages of partly used segments are then reused for any size".to_owned());
+        cures.push(
+            "set expandable_segments:True: free pages of partly used segments are then reused for any size".to_owned(),
+        );
     }
     let smallest_cut_bytes = serving(view, request)
         .filter(|segment| !segment.is_expandable && !segment.is_idle() && segment.idle_bytes() > 0)
@@ -156,7 +159,10 @@ fn cures(view: &AllocatorView, request: &Request, short_bytes: u64) -> Vec<Strin
     }
     if cures.is_empty() {
         // All of it is in force: what is left is to need less.
-        cures.push(format!("live memory is what is left to change: free {} more, or make the batch smaller", size(short_bytes)));
+        cures.push(format!(
+            "live memory is what is left to change: free {} more, or make the batch smaller",
+            size(short_bytes)
+        ));
     } else {
         cures.push("or allocate what lives long before what comes and goes".to_owned());
     }

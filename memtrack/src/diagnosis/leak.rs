@@ -232,9 +232,13 @@ impl FloorTrend {
                 group.block_count as f64 / steps as f64
             )
         });
-        let mut advice = vec!["look for what each step appends to: losses kept with their graph, histories, hooks".to_owned()];
+        let mut advice =
+            vec!["look for what each step appends to: losses kept with their graph, histories, hooks".to_owned()];
         if let Some(group) = top {
-            advice.insert(0, format!("drop what {} keeps before the step ends, or copy its values to the host", named(&group.scope)));
+            advice.insert(
+                0,
+                format!("drop what {} keeps before the step ends, or copy its values to the host", named(&group.scope)),
+            );
         }
         Finding::new(Severity::Warning, numbers, headline).evidence(owner).evidence(growth_lines(growth)).advice(advice)
     }

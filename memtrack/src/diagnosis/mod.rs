@@ -30,4 +30,6 @@ pub use finding::{Finding, Severity};
 pub use fragmentation::{fragmentation, pinned_segments};
 pub(crate) use json::text as json_text;
 pub use leak::{Floor, FloorTrend, Forecast, GroupGrowth, Trend, growth_by_group, judge_floors};
-pub use view::{AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, Request, SegmentView, SettingsView};
+pub use view::{
+    AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, Request, SegmentView, SettingsView,
+};

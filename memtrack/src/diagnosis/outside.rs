@@ -89,15 +89,22 @@ pub(super) fn other_processes(view: &AllocatorView, request: Option<&Request>) -
     let whose = match (outside.other_processes_bytes, outside.process_count) {
         (Some(bytes), Some(count)) => format!("{count} other processes have {} of", size(bytes)),
         (Some(bytes), None) => format!("other processes have {} of", size(bytes)),
-        (None, _) => format!("{} are not this allocator's (context, libraries, other processes) of", size(outside_bytes)),
+        (None, _) => {
+            format!("{} are not this allocator's (context, libraries, other processes) of", size(outside_bytes))
+        }
     };
     let headline = format!("{whose} the device's {}", size(view.device_total_bytes));
-    let share = format!("{:.1} % of the device is outside of this allocator", outside_bytes as f64 / view.device_total_bytes.max(1) as f64 * 100.0);
+    let share = format!(
+        "{:.1} % of the device is outside of this allocator",
+        outside_bytes as f64 / view.device_total_bytes.max(1) as f64 * 100.0
+    );
     let equal = outside.other_processes_bytes.zip(outside.process_count).filter(|(_, count)| *count > 1);
     let evidence = equal.map(|(bytes, count)| format!("{} a process on average", size(bytes / count)));
     let advice = match outside.other_processes_bytes {
         Some(bytes) => format!("end or move the other processes: that frees up to {}", size(bytes)),
-        None => "see which processes are on the device (nvidia-smi, or `memtrack smi`), and end or move them".to_owned(),
+        None => {
+            "see which processes are on the device (nvidia-smi, or `memtrack smi`), and end or move them".to_owned()
+        }
     };
     let severity = if request.is_some() { Severity::Cause } else { Severity::Note };
     Some(Finding::new(severity, numbers, headline).evidence([share]).evidence(evidence).advice([advice]))
@@ -162,9 +169,13 @@ pub(super) fn driver_above_allocated(view: &AllocatorView) -> Option<Finding> {
         Bytes(rest_bytes)
     );
     let advice = if cached_bytes >= used_bytes / 2 {
-        format!("most of it is cached and serves this process again; emptying the cache frees up to {}", size(view.returnable_bytes()))
+        format!(
+            "most of it is cached and serves this process again; emptying the cache frees up to {}",
+            size(view.returnable_bytes())
+        )
     } else {
-        "most of it is not the allocator's: see which processes are on the device (nvidia-smi, or `memtrack smi`)".to_owned()
+        "most of it is not the allocator's: see which processes are on the device (nvidia-smi, or `memtrack smi`)"
+            .to_owned()
     };
     Some(Finding::new(Severity::Note, numbers, headline).evidence([evidence]).advice([advice]))
 }

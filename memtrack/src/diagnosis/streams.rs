@@ -61,7 +61,9 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
     );
     let evidence = idle.iter().filter(|(_, bytes)| **bytes > 0).map(|((pool, stream), bytes)| match pool {
         None => format!("idle in stream {}: {}", stream.0, size(*bytes)),
-        Some((major, minor)) => format!("idle in stream {} of memory pool ({major}, {minor}): {}", stream.0, size(*bytes)),
+        Some((major, minor)) => {
+            format!("idle in stream {} of memory pool ({major}, {minor}): {}", stream.0, size(*bytes))
+        }
     });
     let advice = [
         format!("free what pins the segments of {owner}: whole segments go back to the device and serve every stream"),
@@ -101,6 +103,7 @@ pub(super) fn pending_frees(view: &AllocatorView, least_bytes: u64, severity: Se
     let evidence = by_stream
         .iter()
         .map(|(stream, (count, bytes))| format!("{count} blocks of stream {} wait, {}", stream.0, size(*bytes)));
-    let advice = "let the stream that lags behind catch up (synchronise it), or copy to it less ahead of time".to_owned();
+    let advice =
+        "let the stream that lags behind catch up (synchronise it), or copy to it less ahead of time".to_owned();
     Some(Finding::new(severity, numbers, headline).evidence(evidence).advice([advice]))
 }

@@ -21,7 +21,8 @@ static FOLDER_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a folder that nobody else writes to.
 pub(super) fn make_folder(options: &PostMortemOptions) -> Result<PathBuf, PostMortemError> {
-    let failed = |folder: &Path, source| PostMortemError::Folder { folder: folder.to_owned(), source: Arc::new(source) };
+    let failed =
+        |folder: &Path, source| PostMortemError::Folder { folder: folder.to_owned(), source: Arc::new(source) };
     fs::create_dir_all(&options.folder).map_err(|source| failed(&options.folder, source))?;
     let mut tries = 0;
     loop {
@@ -52,7 +53,8 @@ pub(super) fn write(folder: &Path, options: &PostMortemOptions, material: Materi
     };
     // Each of the rest is tried, whatever became of the others; the driver comes last, since it may not answer.
     let snapshot = write_snapshot(folder, &mut bounds, &mut snapshot);
-    let driver = write_file(folder, "driver.txt", &mut bounds, |file| file.write_all(format!("{}\n", driver()).as_bytes()));
+    let driver =
+        write_file(folder, "driver.txt", &mut bounds, |file| file.write_all(format!("{}\n", driver()).as_bytes()));
     events.and(snapshot).and(driver)
 }
 

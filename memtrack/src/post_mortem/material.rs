@@ -68,7 +68,7 @@ impl Report {
         let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
         format!(
             "{{\"message\":{},\"device\":{},\"phase\":{},\"requested_bytes\":{},\"allocated_bytes\":{},\"reserved_bytes\":{},\
-             \XX
+             \"device_free_bytes\":{},\"findings\":[{}],\"live\":[{}]}}\n",
             json_text(&self.message),
             json_text(&self.device),
             or_null(self.phase.map(json_text)),

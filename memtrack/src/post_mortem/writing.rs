@@ -18,8 +18,8 @@ pub(crate) fn write(options: PostMortemOptions, material: Material) -> Result<Pa
     let root = options.folder.clone();
     let (sender, receiver) = mpsc::channel();
     let work = move || {
-        let outcome = files::make_folder(&options)
-            .and_then(|folder| files::write(&folder, &options, material).map(|()| folder));
+        let outcome =
+            files::make_folder(&options).and_then(|folder| files::write(&folder, &options, material).map(|()| folder));
         // Nobody waits any more after the time limit.
         let _ = sender.send(outcome);
     };

@@ -43,6 +43,7 @@
 //! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
+//! - [`diagnosis`]: findings, why memory ran out or may; [`post_mortem`]: what is written when it did.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
 //!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
 //!

@@ -8,7 +8,7 @@ use memtrack::device::Stream;
 use memtrack::{AllocationError, OomHookOptions, OomResponse, OutOfMemory, RetryError, RetryOptions, retry_halving};
 use memtrack_tests::listening::listen;
 use memtrack_tests::scenarios::{MIB, Scenario};
-use memtrack_tests::watchdog;
+use memtrack_tests::watchdog::within_patience;
 
 fn counter() -> (Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
@@ -132,7 +132,10 @@ fn a_panic_in_a_hook_reaches_the_caller_and_leaves_the_allocator_and_the_hooks_w
 /// Each hook waits until all threads are in one, so that they would wait for ever if one held what another needs.
 #[test]
 fn threads_that_run_out_together_ask_together() {
-    let _watchdog = watchdog::start();
+    within_patience("threads that run out of memory together", fail_together);
+}
+
+fn fail_together() {
     let (scenario, _) = nearly_full();
     let barrier = Arc::new(Barrier::new(4));
     let (allocator, together) = (scenario.allocator.clone(), Arc::clone(&barrier));

@@ -114,8 +114,7 @@ pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> 
 /// The request fits, the segment that the settings make of it does not.
 pub(super) fn segment_too_large(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let room_bytes = view.room_bytes();
-    let fits = request.rounded_bytes <= room_bytes && room_bytes < request.segment_bytes;
-    if !fits || request.pool == PoolKind::Small {
+    if request.rounded_bytes > room_bytes || room_bytes >= request.segment_bytes {
         return None;
     }
     let Request { requested_bytes, segment_bytes, .. } = *request;
@@ -128,13 +127,14 @@ pub(super) fn segment_too_large(view: &AllocatorView, request: &Request) -> Opti
     );
     let large_bytes = view.settings.large_segment_size_bytes;
     let least_mib = (request.rounded_bytes.div_ceil(MIB) + 1).max(12);
-    let lower = (segment_bytes == large_bytes && least_mib * MIB <= room_bytes).then(|| {
-        format!(
-            "set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})",
-            room_bytes / MIB,
-            large_bytes / MIB
-        )
-    });
+    let lower = (request.pool == PoolKind::Large && segment_bytes == large_bytes && least_mib * MIB <= room_bytes)
+        .then(|| {
+            format!(
+                "set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})",
+                room_bytes / MIB,
+                large_bytes / MIB
+            )
+        });
     let free = format!("or free {} earlier", size(segment_bytes - room_bytes));
     Some(Finding::new(Severity::Cause, numbers, headline).advice(lower).advice([free]))
 }

@@ -4,38 +4,55 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::view::{AllocatorView, Request};
+use super::view::{AllocatorView, Request, SegmentView};
 use crate::device::Stream;
 use crate::history::BlockStatus;
+use crate::stats::PoolKind;
 use crate::units::Bytes;
 
 fn size(bytes: u64) -> Bytes {
     Bytes::unsigned(bytes)
 }
 
+/// Whom idle memory serves.
+type Owner = (Option<(u64, u64)>, Stream, PoolKind);
+
+fn owner_of(segment: &SegmentView) -> Owner {
+    (segment.private_pool, segment.stream, segment.pool)
+}
+
+/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where the request is of the same stream, `small requests of stream 1`.
+fn named(owner: Owner, request: &Request) -> String {
+    let (private_pool, stream, pool) = owner;
+    let of_pool = private_pool.map(|(major, minor)| format!(" of memory pool ({major}, {minor})")).unwrap_or_default();
+    let kind = match pool {
+        _ if pool == request.pool => "",
+        PoolKind::Small => "small requests of ",
+        PoolKind::Large => "large requests of ",
+    };
+    format!("{kind}stream {}{of_pool}", stream.0)
+}
+
 /// Without what is idle for other streams and pools the request does not fit, with it it would.
 pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Request) -> Option<Finding> {
-    let mut idle: BTreeMap<(Option<(u64, u64)>, Stream), u64> = BTreeMap::new();
+    let mut idle: BTreeMap<Owner, u64> = BTreeMap::new();
     // Segments that are wholly free were given back, or could be, whoever they served.
     for segment in view.segments.iter().filter(|segment| !segment.is_idle()) {
-        *idle.entry((segment.private_pool, segment.stream)).or_default() += segment.idle_bytes();
+        *idle.entry(owner_of(segment)).or_default() += segment.idle_bytes();
     }
-    let own = (None, request.stream);
+    let own = (None, request.stream, request.pool);
     let own_idle_bytes = idle.get(&own).copied().unwrap_or(0);
-    let others = || idle.iter().filter(|(key, bytes)| **key != own && **bytes > 0);
+    let others = || idle.iter().filter(|(owner, bytes)| **owner != own && **bytes > 0);
     let other_idle_bytes: u64 = others().map(|(_, bytes)| bytes).sum();
     let room_bytes = view.room_bytes().saturating_add(view.returnable_bytes());
     let own_bytes = own_idle_bytes.saturating_add(room_bytes);
     let needed_bytes = request.rounded_bytes;
-    let (&(largest_pool, largest_stream), &largest_stream_idle_bytes) = others().max_by_key(|(_, bytes)| **bytes)?;
+    let (&largest, &largest_stream_idle_bytes) = others().max_by_key(|(_, bytes)| **bytes)?;
     // Where the own stream has enough in pieces, others matter only with one that is large enough.
-    let whole_elsewhere = view
-        .segments
-        .iter()
-        .filter(|segment| (segment.private_pool, segment.stream) != own)
-        .any(|segment| segment.holes().any(|bytes| bytes >= needed_bytes));
+    let others_segments = view.segments.iter().filter(|segment| owner_of(segment) != own);
+    let whole_elsewhere = others_segments.flat_map(SegmentView::holes).any(|bytes| bytes >= needed_bytes);
     let would_do = own_bytes < needed_bytes && own_bytes.saturating_add(other_idle_bytes) >= needed_bytes;
-    if !(would_do || whole_elsewhere) {
+    if !(would_do || whole_elsewhere) || room_bytes >= needed_bytes {
         return None;
     }
     let numbers = Numbers::IdleCacheOfAnotherStream {
@@ -43,14 +60,11 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
         stream: request.stream,
         own_idle_bytes,
         other_idle_bytes,
-        largest_stream,
+        largest_stream: largest.1,
         largest_stream_idle_bytes,
         room_bytes,
     };
-    let owner = match largest_pool {
-        None => format!("stream {}", largest_stream.0),
-        Some((major, minor)) => format!("stream {} of memory pool ({major}, {minor})", largest_stream.0),
-    };
+    let owner = named(largest, request);
     let headline = format!(
         "{} is idle but belongs to {owner}, while stream {} asks for {} and has {} idle ({} not reserved yet)",
         size(largest_stream_idle_bytes),
@@ -59,12 +73,8 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
         size(own_idle_bytes),
         size(room_bytes)
     );
-    let evidence = idle.iter().filter(|(_, bytes)| **bytes > 0).map(|((pool, stream), bytes)| match pool {
-        None => format!("idle in stream {}: {}", stream.0, size(*bytes)),
-        Some((major, minor)) => {
-            format!("idle in stream {} of memory pool ({major}, {minor}): {}", stream.0, size(*bytes))
-        }
-    });
+    let in_use = idle.iter().filter(|(_, bytes)| **bytes > 0);
+    let evidence = in_use.map(|(owner, bytes)| format!("idle in {}: {}", named(*owner, request), size(*bytes)));
     let advice = [
         format!("free what pins the segments of {owner}: whole segments go back to the device and serve every stream"),
         "or allocate on one stream and tell the other with record_stream".to_owned(),

@@ -72,7 +72,9 @@ impl Inner {
         };
         let count = |error: &OutOfMemory| {
             self.ledger().out_of_memory(context::current(self.id));
-            self.record_out_of_memory(&lock(&self.growth), error.device_free_bytes, error.rounded_bytes, stream);
+            let mut growth = lock(&self.growth);
+            growth.asked_at = origin.stack;
+            self.record_out_of_memory(&growth, error.device_free_bytes, error.rounded_bytes, stream);
         };
         let mut outcome = self.with_oom_hooks(requested_bytes, attempt, count);
         if let Err(AllocationError::OutOfMemory(error)) = &mut outcome {

@@ -256,20 +256,8 @@ impl Inner {
     /// Makes the texts, and asks the driver's view if one is attached. No lock may be held.
     pub(super) fn finish(&self, survey: Survey) -> AllocatorView {
         let Survey { mut view, groups, attempts } = survey;
-        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-        let key = |index: &u32| {
-            let RawGroup { location, scope, requested_bytes, .. } = groups[*index as usize];
-            (std::cmp::Reverse(requested_bytes), location, scope)
-        };
-        order.sort_by_key(key);
-        let mut place_of = vec![0; groups.len()];
-        for (place, index) in order.iter().enumerate() {
-            place_of[*index as usize] = place as u32;
-        }
-        for block in view.segments.iter_mut().flat_map(|segment| &mut segment.blocks) {
-            block.group = block.group.map(|index| place_of[index as usize]);
-        }
-        view.live = order.iter().map(|index| groups[*index as usize].finish()).collect();
+        view.live = groups.iter().map(RawGroup::finish).collect();
+        view.sort_live();
         let attempt = |(scope, requested_bytes, groups): (&'static str, u64, Vec<RawGroup>)| {
             let mut alive: Vec<LiveGroup> = groups.iter().map(RawGroup::finish).collect();
             alive.sort_by(|a, b| b.requested_bytes.cmp(&a.requested_bytes).then_with(|| a.place.cmp(&b.place)));

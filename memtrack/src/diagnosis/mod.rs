@@ -14,6 +14,7 @@ mod churn;
 mod codes;
 mod detector;
 mod examine;
+mod file;
 mod finding;
 mod fragmentation;
 mod json;

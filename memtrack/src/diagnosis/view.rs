@@ -1,5 +1,7 @@
 //! What findings are made from: plain figures of one allocator at one moment.
 
+use std::cmp::Reverse;
+
 use crate::device::Stream;
 use crate::history::BlockStatus;
 use crate::stats::PoolKind;
@@ -155,6 +157,23 @@ pub struct AllocatorView {
 }
 
 impl AllocatorView {
+    /// Puts the groups with the most bytes first, and lets blocks name their new places.
+    pub(crate) fn sort_live(&mut self) {
+        let mut order: Vec<usize> = (0..self.live.len()).collect();
+        order.sort_by_key(|index| {
+            let LiveGroup { place, scope, requested_bytes, .. } = &self.live[*index];
+            (Reverse(*requested_bytes), place.clone(), scope.clone())
+        });
+        let mut place_of = vec![0; order.len()];
+        for (place, index) in order.iter().enumerate() {
+            place_of[*index] = place as u32;
+        }
+        self.live = order.iter().map(|index| std::mem::take(&mut self.live[*index])).collect();
+        for block in self.segments.iter_mut().flat_map(|segment| &mut segment.blocks) {
+            block.group = block.group.and_then(|index| place_of.get(index as usize).copied());
+        }
+    }
+
     /// Reserved and in no use.
     pub fn idle_bytes(&self) -> u64 {
         self.reserved_bytes.saturating_sub(self.active_bytes)

@@ -284,8 +284,8 @@ impl Ledger {
         if let Some(site) = self.scopes.site_of(key) {
             self.end_call(key, site, outcome);
         }
-        self.scopes.set_outcome(key, outcome);
-        let closed = self.scopes.close(key, self.live_bytes(), self.stats.reserved_bytes.all.current, &self.totals);
+        let after = (self.live_bytes(), self.stats.reserved_bytes.all.current);
+        let closed = self.scopes.close(key, outcome, after, &self.totals);
         if let Some(phase) = closed.own_phase {
             self.epochs.phase_closed(phase, &closed, &self.scopes);
         }

@@ -150,23 +150,18 @@ impl Scopes {
         ScopeKey { slot: index, generation }
     }
 
-    /// Notes how an open scope ends, which is about to be closed.
-    #[inline]
-    pub(super) fn set_outcome(&mut self, key: ScopeKey, outcome: Outcome) {
-        self.slots[key.slot as usize].outcome = outcome;
-    }
-
     /// Removes an open scope, from wherever it stands; the caller has just cut and knows that it is open.
     #[inline]
     pub(super) fn close(
         &mut self,
         key: ScopeKey,
-        after_bytes: i64,
-        reserved_bytes: i64,
+        outcome: Outcome,
+        (after_bytes, reserved_bytes): (i64, i64),
         totals: &Totals,
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
         slot.open = false;
+        slot.outcome = outcome;
         let moved_bytes = totals.moved_bytes.wrapping_sub(slot.before.moved_bytes);
         let closed = ClosedScope {
             phase: slot.phase,

@@ -51,6 +51,8 @@ impl Scenario {
 
     /// As [`with_outside`](Self::with_outside), in bytes.
     pub fn of_bytes(device: u64, outside: u64, settings: &str) -> Self {
+        // Somebody listens on every thread: else a test that meets an event first, with nobody listening, can have it switched off.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let device = Arc::new(Simulated::with_capacity(device));
         device.set_other_use(outside);
         let config: Config = settings.parse().unwrap_or_else(|error| panic!("{error}"));

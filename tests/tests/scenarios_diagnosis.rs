@@ -230,6 +230,8 @@ fn r16_a_library_outside_the_allocator_runs_out_first() {
             "or cap the allocator at 112.00 GiB, a memory fraction of 0.801, which leaves 1.00 GiB for others"
         ]
     );
+    let larger = allocator.diagnose_external(GIB + 1);
+    assert_eq!(["headroom_bytes", "cap_bytes"].map(|name| mib(&larger[0], name) >> 10), [2, 111]);
     assert_eq!(allocator.diagnose_external(57 * GIB), [], "all of the cache would not do");
     allocator.empty_cache().unwrap();
     assert_eq!(allocator.diagnose_external(256 * MIB), [], "the device has room");

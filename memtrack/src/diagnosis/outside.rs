@@ -9,6 +9,9 @@ use crate::units::{Bytes, GIB, MIB};
 const OUTSIDE_PART: u64 = 10;
 /// Growth and differences below this are nothing to speak of.
 const LEAST_BYTES: u64 = 256 * MIB;
+/// So many processes, with no more than this each, are taken for workers that have a context and nothing else.
+const LEAST_WORKER_COUNT: u64 = 4;
+const LARGEST_CONTEXT_BYTES: u64 = GIB;
 
 fn size(bytes: u64) -> Bytes {
     Bytes::unsigned(bytes)
@@ -106,8 +109,24 @@ pub(super) fn other_processes(view: &AllocatorView, request: Option<&Request>) -
             "see which processes are on the device (nvidia-smi, or `memtrack smi`), and end or move them".to_owned()
         }
     };
+    let contexts = outside
+        .other_processes_bytes
+        .zip(outside.process_count)
+        .filter(|(bytes, count)| *count >= LEAST_WORKER_COUNT && bytes / count <= LARGEST_CONTEXT_BYTES);
+    let contexts = contexts.map(|(bytes, count)| {
+        format!(
+            "{count} processes of {} look like idle contexts of worker processes: start workers without the device (CUDA_VISIBLE_DEVICES=\"\")",
+            size(bytes / count)
+        )
+    });
     let severity = if request.is_some() { Severity::Cause } else { Severity::Note };
-    Some(Finding::new(severity, numbers, headline).evidence([share]).evidence(evidence).advice([advice]))
+    Some(
+        Finding::new(severity, numbers, headline)
+            .evidence([share])
+            .evidence(evidence)
+            .advice(contexts)
+            .advice([advice]),
+    )
 }
 
 /// What is outside of the allocator has grown by 256 MiB or more since it was first looked at.
@@ -178,4 +197,40 @@ pub(super) fn driver_above_allocated(view: &AllocatorView) -> Option<Finding> {
             .to_owned()
     };
     Some(Finding::new(Severity::Note, numbers, headline).evidence([evidence]).advice([advice]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::OutsideView;
+
+    /// 24 workers with a context of 520 MiB each beside 60,000 MiB of 81,920.
+    #[test]
+    fn processes_of_a_contexts_size_are_taken_for_workers() {
+        let view = AllocatorView {
+            allocated_bytes: 60_000 * MIB,
+            active_bytes: 60_000 * MIB,
+            reserved_bytes: 60_000 * MIB,
+            device_free_bytes: Some(9440 * MIB),
+            device_total_bytes: 81_920 * MIB,
+            outside: OutsideView {
+                other_processes_bytes: Some(12_480 * MIB),
+                process_count: Some(24),
+                ..OutsideView::default()
+            },
+            ..AllocatorView::default()
+        };
+        let advised =
+            |view: &AllocatorView| other_processes(view, None).map(|finding| finding.advice).unwrap_or_default();
+        let advice = advised(&view);
+        assert!(
+            advice[0].starts_with("24 processes of 520.00 MiB look like idle contexts of worker processes"),
+            "{advice:?}"
+        );
+        assert_eq!(advice[1], "end or move the other processes: that frees up to 12.19 GiB");
+        let few = OutsideView { process_count: Some(2), ..view.outside };
+        assert_eq!(advised(&AllocatorView { outside: few, ..view.clone() }).len(), 1);
+        let none = OutsideView { other_processes_bytes: Some(0), ..view.outside };
+        assert!(advised(&AllocatorView { outside: none, ..view }).is_empty(), "the list says that there are none");
+    }
 }

@@ -80,7 +80,8 @@ fn r02_a_slow_stream_holds_back_only_what_it_uses() {
     for block in &blocks {
         scenario.allocator.record_stream_raw(*block, fast).unwrap();
     }
-    [slow, fast].map(|stream| scenario.device.set_busy(stream));
+    scenario.device.set_busy(slow);
+    scenario.device.set_busy(fast);
     scenario.free([slow_block]);
     scenario.free(blocks.iter().copied());
     let active = || scenario.allocator.memory_stats().active_bytes.all.current >> 20;

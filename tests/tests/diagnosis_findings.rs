@@ -1,7 +1,7 @@
 //! Each finding that no scenario has, with its figures. Figures are in MiB.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
-use memtrack::device::Stream;
+use memtrack::device::{Fault, Operation, Stream};
 use memtrack::diagnosis::{FindingCode, retries_every_step};
 use memtrack::{AllocationError, CachingAllocator, Config, PoolOptions};
 use memtrack_tests::listening::listen;
@@ -56,6 +56,28 @@ fn room_for_a_request_and_not_for_its_segment() {
     let advised = Scenario::new(316, "large_segment_size_mb:12");
     advised.take(300);
     advised.take(4);
+}
+
+#[test]
+fn pages_are_taken_whole_where_segments_are_expandable() {
+    let scenario = Scenario::new(310, "expandable_segments:True");
+    scenario.take(260);
+    let error = scenario.fail(45);
+    assert_eq!(codes(error.findings()), [FindingCode::SegmentTooLarge]);
+    let found = &error.findings()[0];
+    assert_eq!(["segment_bytes", "room_bytes"].map(|name| mib(found, name)), [60, 50]);
+    assert!(found.headline.contains("not for the whole pages of 60.00 MiB"), "{found}");
+}
+
+#[test]
+fn a_device_that_refuses_with_room_is_told_from_a_full_one() {
+    let scenario = Scenario::new(1000, "");
+    scenario.take(300);
+    scenario.device.inject(Fault::LargerThan { operation: Operation::Allocate, bytes: 100 * MIB });
+    let error = scenario.fail(200);
+    assert_eq!(codes(error.findings()), [FindingCode::DeviceRefusesWithRoom]);
+    let found = &error.findings()[0];
+    assert_eq!(["segment_bytes", "device_free_bytes"].map(|name| mib(found, name)), [200, 700]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use super::view::{AllocatorView, FailedAttemptView, Request};
 use crate::stats::PoolKind;
 use crate::units::{Bytes, MIB};
 
+/// The page of expandable segments of small blocks.
+const SMALL_PAGE_BYTES: u64 = 2 * MIB;
 /// So many groups of live blocks are listed.
 const LISTED_COUNT: usize = 5;
 
@@ -111,32 +113,67 @@ pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> 
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(holders).advice(advice))
 }
 
-/// The request fits, the segment that the settings make of it does not.
+/// What a request takes from the device: its segment, or whole pages.
+fn opened_bytes(view: &AllocatorView, request: &Request) -> u64 {
+    if !view.settings.expandable_segments {
+        return request.segment_bytes;
+    }
+    let page_bytes = match request.pool {
+        PoolKind::Small => SMALL_PAGE_BYTES,
+        PoolKind::Large => view.settings.large_segment_size_bytes.max(1),
+    };
+    request.rounded_bytes.div_ceil(page_bytes).saturating_mul(page_bytes)
+}
+
+/// The request fits, the segment or the pages that the settings make of it do not.
 pub(super) fn segment_too_large(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let room_bytes = view.room_bytes();
-    if request.rounded_bytes > room_bytes || room_bytes >= request.segment_bytes {
+    let segment_bytes = opened_bytes(view, request);
+    if request.rounded_bytes > room_bytes || room_bytes >= segment_bytes {
         return None;
     }
-    let Request { requested_bytes, segment_bytes, .. } = *request;
+    let requested_bytes = request.requested_bytes;
     let numbers = Numbers::SegmentTooLarge { requested_bytes, segment_bytes, room_bytes };
+    let what = if view.settings.expandable_segments { "whole pages" } else { "segment" };
     let headline = format!(
-        "there is room for {} ({} left) but not for the segment of {} that it opens",
+        "there is room for {} ({} left) but not for the {what} of {} that it opens",
         size(requested_bytes),
         size(room_bytes),
         size(segment_bytes)
     );
     let large_bytes = view.settings.large_segment_size_bytes;
     let least_mib = (request.rounded_bytes.div_ceil(MIB) + 1).max(12);
-    let lower = (request.pool == PoolKind::Large && segment_bytes == large_bytes && least_mib * MIB <= room_bytes)
-        .then(|| {
-            format!(
-                "set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})",
-                room_bytes / MIB,
-                large_bytes / MIB
-            )
-        });
-    let free = format!("or free {} earlier", size(segment_bytes - room_bytes));
+    let by_setting = !view.settings.expandable_segments && segment_bytes == large_bytes;
+    let lower = (by_setting && request.pool == PoolKind::Large && least_mib * MIB <= room_bytes).then(|| {
+        format!(
+            "set large_segment_size_mb to {least_mib}, or to anything up to {} (it is {})",
+            room_bytes / MIB,
+            large_bytes / MIB
+        )
+    });
+    let free = format!("free {} earlier", size(segment_bytes - room_bytes));
     Some(Finding::new(Severity::Cause, numbers, headline).advice(lower).advice([free]))
+}
+
+/// The device refused although it says that it has room.
+pub(super) fn device_refuses_with_room(view: &AllocatorView, request: &Request) -> Option<Finding> {
+    let device_free_bytes = view.device_free_bytes?;
+    let segment_bytes = opened_bytes(view, request);
+    if request.by_limit || device_free_bytes < segment_bytes {
+        return None;
+    }
+    let requested_bytes = request.requested_bytes;
+    let numbers = Numbers::DeviceRefusesWithRoom { requested_bytes, segment_bytes, device_free_bytes };
+    let headline = format!(
+        "the device refused {} although it says that {} are free",
+        size(segment_bytes),
+        size(device_free_bytes)
+    );
+    let advice = [
+        "somebody else may have taken and returned memory meanwhile: try again".to_owned(),
+        "or the device's own memory is in pieces: ask for less at once".to_owned(),
+    ];
+    Some(Finding::new(Severity::Cause, numbers, headline).advice(advice))
 }
 
 /// What a failed attempt allocated keeps memory from the next one.

@@ -139,10 +139,19 @@ findings! {
     SegmentTooLarge = "segment-too-large" {
         /// As asked for.
         requested_bytes: u64,
-        /// The segment that it opens, by the settings.
+        /// The segment that it opens by the settings, or its whole pages where segments are expandable.
         segment_bytes: u64,
         /// What the device, or the limit, has left.
         room_bytes: u64,
+    }
+    /// The device refused although it says that it has room.
+    DeviceRefusesWithRoom = "device-refuses-with-room" {
+        /// As asked for.
+        requested_bytes: u64,
+        /// What it refused.
+        segment_bytes: u64,
+        /// What it says is free.
+        device_free_bytes: u64,
     }
     /// Enough is free, in places that each are too small.
     Fragmentation = "fragmentation" {

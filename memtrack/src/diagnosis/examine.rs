@@ -28,6 +28,7 @@ pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> 
             let least_idle_bytes = request.rounded_bytes / 10;
             findings.extend(fragmentation::pinned_segments(view, least_idle_bytes, Severity::Cause));
             findings.extend(capacity::segment_too_large(view, request));
+            findings.extend(capacity::device_refuses_with_room(view, request));
             findings.extend(streams::pending_frees(view, request.rounded_bytes / 10, Severity::Cause));
             findings.extend(outside::other_processes(view, Some(request)));
         }

@@ -70,7 +70,7 @@
 //!
 //! Spans carry bytes as `i64` in `mem.*` fields. A `WARN` event with target `memtrack::alloc_retry` says that an allocation
 //! had to give cached memory back and ask again; an `ERROR` event with target `memtrack::oom` that it ran out of memory,
-//! with the numbers and the codes of its findings; `memtrack::post_mortem` where it was written down; an `INFO` event with target `memtrack::epoch` ends each epoch; `WARN` events with the targets
+//! with the numbers; an `INFO` event with target `memtrack::epoch` ends each epoch; `WARN` events with the targets
 //! `memtrack::budget_exceeded` and `memtrack::leak` say that a call broke its budget. The README lists the other targets. Nothing is
 //! emitted while a lock is held.
 //!

@@ -48,11 +48,17 @@ fn a_post_mortem_is_written_once_and_bounded_and_its_failure_is_no_error_of_the_
     scenario.allocator.record_memory_history(Some(&HistoryOptions::default()));
     let block = scenario.take(4);
     scenario.free([block]);
+    assert!(scenario.allocator.attach_driver().is_err(), "there is none here, which is known from now on");
     let (folder, said) = run_out(&scenario);
     let folder = folder.expect("a folder");
     assert_eq!((said.len(), folder.parent()), (1, Some(&*root)));
     assert_eq!(said[0].fields["folder"], folder.display().to_string());
     assert_eq!(names(&folder), ["driver.txt", "events.jsonl", "report.json", "report.txt", "snapshot.pickle"]);
+    let driver = std::fs::read_to_string(folder.join("driver.txt")).unwrap();
+    assert_eq!(
+        driver, "driver    no figures: simulated is a simulated device, which no GPU driver knows\n",
+        "as attached"
+    );
     let text = std::fs::read_to_string(folder.join("report.txt")).unwrap();
     assert!(text.starts_with("out of memory on simulated: tried to allocate 50.00 MiB"), "{text}");
     assert!(text.contains("\nlive-memory-too-large: 60.00 MiB are live"), "{text}");

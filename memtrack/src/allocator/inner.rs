@@ -18,7 +18,7 @@ use super::raw::RawBlocks;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::stream_ordered::OrderedFrees;
-use super::survey::Remembered;
+use super::survey::{DriverReporter, Remembered};
 use super::{CachingAllocator, Handle};
 use crate::device::{Device, PhysicalMemory, Stream};
 use crate::history::recording::{Recorder, StackId};
@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     pub(super) oom_hooks: Arc<OomHooks>,
     /// For diagnoses.
     pub(super) remembered: Remembered,
+    /// Set by the layer that keeps a driver's view with the allocator.
+    pub(crate) driver_reporter: OnceLock<DriverReporter>,
     /// What a later layer keeps with an allocator; the allocator itself makes no use of it.
     pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -121,6 +123,7 @@ impl Inner {
             handle: OnceLock::new(),
             oom_hooks: Arc::default(),
             remembered: Remembered::default(),
+            driver_reporter: OnceLock::new(),
             companion: OnceLock::new(),
         };
         inner.set_fraction(fraction);

@@ -16,7 +16,7 @@ use crate::context;
 use crate::diagnosis::{
     AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, SegmentView, SettingsView,
 };
-use crate::driver::{DriverReport, DriverUnavailable, DriverView, OtherProcesses};
+use crate::driver::{DriverReport, OtherProcesses};
 use crate::history::BlockStatus;
 use crate::ledger::{FailedAttempt, Ledger, ScopeKey};
 use crate::sync::lock;
@@ -32,6 +32,9 @@ pub(super) struct Remembered {
     /// What was on the device outside of the allocator when that was first looked at.
     outside_before_bytes: std::sync::OnceLock<u64>,
 }
+
+/// Asks the driver's view that a later layer keeps with an allocator, with the allocated and the reserved bytes.
+pub(crate) type DriverReporter = fn(&Inner, u64, u64) -> Option<DriverReport>;
 
 /// Live blocks by the line and the scope that they came from; texts are made of it later.
 #[derive(Debug, Clone, Copy)]
@@ -288,10 +291,6 @@ impl Inner {
 
     /// What the driver's view says, if somebody attached one; none is attached here, which would take time.
     pub(super) fn driver_report(&self, allocated_bytes: u64, reserved_bytes: u64) -> Option<DriverReport> {
-        let attached = self.companion.get()?.downcast_ref::<Result<DriverView, DriverUnavailable>>()?;
-        Some(match attached {
-            Ok(view) => view.report(allocated_bytes, reserved_bytes),
-            Err(why) => DriverReport::Unavailable(why.clone()),
-        })
+        self.driver_reporter.get()?(self, allocated_bytes, reserved_bytes)
     }
 }

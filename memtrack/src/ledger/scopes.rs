@@ -11,7 +11,6 @@ mod kept;
 
 use std::num::NonZeroU32;
 
-use super::outcome::Outcome;
 use super::phases::{OTHER_PHASE, PhaseId};
 use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
 
@@ -117,7 +116,7 @@ impl Scopes {
         let slot = Slot {
             generation,
             open: true,
-            outcome: Outcome::Ok,
+            outcome: super::Outcome::Ok,
             kind,
             name: "",
             parent,
@@ -155,13 +154,12 @@ impl Scopes {
     pub(super) fn close(
         &mut self,
         key: ScopeKey,
-        outcome: Outcome,
+        outcome: super::Outcome,
         (after_bytes, reserved_bytes): (i64, i64),
         totals: &Totals,
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
         slot.open = false;
-        slot.outcome = outcome;
         let moved_bytes = totals.moved_bytes.wrapping_sub(slot.before.moved_bytes);
         let closed = ClosedScope {
             phase: slot.phase,
@@ -180,6 +178,7 @@ impl Scopes {
             foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
+        slot.outcome = outcome;
         if let Some(neighbour) = self.slots.get_mut(older as usize) {
             neighbour.newer = newer;
         }

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use super::call_site::SiteId;
-use super::outcome::Outcome;
 use super::phases::PhaseId;
 
 /// No scope.
@@ -101,7 +100,7 @@ pub(super) struct Slot {
     pub(super) generation: NonZeroU32,
     pub(super) open: bool,
     /// How it ended, once it is closed.
-    pub(super) outcome: Outcome,
+    pub(super) outcome: super::Outcome,
     pub(super) kind: ScopeKind,
     pub(super) name: &'static str,
     pub(super) parent: u32,

@@ -213,8 +213,8 @@ fn r05_idle_memory_of_one_stream_is_invisible_to_another() {
     let sizes = ["own_idle_bytes", "other_idle_bytes", "largest_stream_idle_bytes", "room_bytes"];
     assert_eq!(sizes.map(|name| mib(idle, name)), [0, 4094, 4094, 2048]);
     assert_eq!(["stream", "largest_stream"].map(|name| figure(idle, name)), [0, 1]);
-    assert!(idle.headline.starts_with("4.00 GiB is idle but belongs to stream 1"), "{}", idle.headline);
-    assert_eq!(idle.evidence, ["idle in stream 1: 4.00 GiB"]);
+    assert!(idle.headline.starts_with("4094 MiB is idle but belongs to stream 1"), "{}", idle.headline);
+    assert_eq!(idle.evidence, ["idle in stream 1: 4094 MiB"]);
     let pinned = finding(error.findings(), FindingCode::PinnedSegment);
     assert_eq!(figure(pinned, "stream"), 1);
     assert!(pinned.headline.ends_with("pinned by one block of 2.00 MiB"), "{}", pinned.headline);

@@ -2,18 +2,15 @@
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::size::size;
 use super::view::{AllocatorView, FailedAttemptView, Request};
 use crate::stats::PoolKind;
-use crate::units::{Bytes, MIB};
+use crate::units::MIB;
 
 /// The page of expandable segments of small blocks.
 const SMALL_PAGE_BYTES: u64 = 2 * MIB;
 /// So many groups of live blocks are listed.
 const LISTED_COUNT: usize = 5;
-
-fn size(bytes: u64) -> Bytes {
-    Bytes::unsigned(bytes)
-}
 
 /// The request alone is more than may ever be reserved.
 pub(super) fn request_never_fits(view: &AllocatorView, request: &Request) -> Option<Finding> {

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::size::size;
 use super::view::{AllocatorView, SegmentView};
 use crate::stats::PoolKind;
-use crate::units::{Bytes, MIB};
+use crate::units::MIB;
 
 /// So many sizes of idle segments are a series.
 const LEAST_SIZE_COUNT: usize = 4;
@@ -15,10 +16,6 @@ const LEAST_SIZE_COUNT: usize = 4;
 const LEAST_IDLE_BYTES: u64 = 256 * MIB;
 /// Less lost to rounding is nothing to speak of.
 const LEAST_ROUNDING_BYTES: u64 = MIB;
-
-fn size(bytes: u64) -> Bytes {
-    Bytes::unsigned(bytes)
-}
 
 /// Segments of four sizes or more are idle, or nine tenths of each, and together more than twice the largest: each size was
 /// used once and missed by the next. Not a leak.

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::size::size;
 use super::view::{AllocatorView, BlockView, Request, SegmentView};
 use crate::history::BlockStatus;
-use crate::units::{Bytes, MIB};
+use crate::units::MIB;
 
 /// So many holes, or segments, are listed.
 const LISTED_COUNT: usize = 6;
 /// A segment is pinned when no more of it than one part in so many is in use.
 const PINNED_PART: u64 = 10;
-
-fn size(bytes: u64) -> Bytes {
-    Bytes::unsigned(bytes)
-}
 
 fn is_live(block: &BlockView) -> bool {
     block.status != BlockStatus::Inactive

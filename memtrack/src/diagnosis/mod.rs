@@ -20,6 +20,7 @@ mod fragmentation;
 mod json;
 mod leak;
 mod outside;
+mod size;
 mod streams;
 mod view;
 

@@ -2,6 +2,7 @@
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::size::size;
 use super::view::{AllocatorView, Request};
 use crate::units::{Bytes, GIB, MIB};
 
@@ -12,10 +13,6 @@ const LEAST_BYTES: u64 = 256 * MIB;
 /// So many processes, with no more than this each, are taken for workers that have a context and nothing else.
 const LEAST_WORKER_COUNT: u64 = 4;
 const LARGEST_CONTEXT_BYTES: u64 = GIB;
-
-fn size(bytes: u64) -> Bytes {
-    Bytes::unsigned(bytes)
-}
 
 /// A request of `requested_bytes` outside of the allocator failed, for which the device has no room while the allocator has.
 pub(super) fn cache_starves_outside(view: &AllocatorView, requested_bytes: u64) -> Option<Finding> {

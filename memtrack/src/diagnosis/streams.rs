@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::size::size;
 use super::view::{AllocatorView, Request, SegmentView};
 use crate::device::Stream;
 use crate::history::BlockStatus;
 use crate::stats::PoolKind;
-use crate::units::Bytes;
-
-fn size(bytes: u64) -> Bytes {
-    Bytes::unsigned(bytes)
-}
 
 /// Whom idle memory serves.
 type Owner = (Option<(u64, u64)>, Stream, PoolKind);

@@ -224,7 +224,7 @@ mod tests {
             advice[0].starts_with("24 processes of 520.00 MiB look like idle contexts of worker processes"),
             "{advice:?}"
         );
-        assert_eq!(advice[1], "end or move the other processes: that frees up to 12.19 GiB");
+        assert_eq!(advice[1], "end or move the other processes: that frees up to 12480 MiB");
         let few = OutsideView { process_count: Some(2), ..view.outside };
         assert_eq!(advised(&AllocatorView { outside: few, ..view.clone() }).len(), 1);
         let none = OutsideView { other_processes_bytes: Some(0), ..view.outside };

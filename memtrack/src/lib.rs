@@ -44,6 +44,7 @@
 //! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
+//! - [`diagnosis`]: findings, why memory ran out or may; [`post_mortem`]: what is written when it did.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
 //!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
 //!
@@ -102,6 +103,8 @@ mod context;
 #[forbid(unsafe_code)]
 mod current;
 pub mod device;
+#[forbid(unsafe_code)]
+pub mod diagnosis;
 pub mod driver;
 #[deny(unsafe_code)]
 pub mod history;
@@ -115,6 +118,10 @@ mod observer;
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
+pub mod post_mortem;
+#[forbid(unsafe_code)]
+mod retry;
+#[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]
 mod stats;
@@ -127,8 +134,9 @@ pub mod units;
 
 pub use allocator::{
     AllocationError, Backend, CachingAllocator, Capture, Config, ConfigError, ENVIRONMENT_VARIABLE, EnvironmentError,
-    GraphMemory, InvalidSetting, MemoryPool, OutOfMemory, ParsePolicyError, Policy, PoolGuard, PoolId, PoolOptions,
-    Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError, TorchException, TorchParser, allocators,
+    GraphMemory, InvalidSetting, MemoryPool, OomHook, OomHookOptions, OomResponse, OutOfMemory, ParsePolicyError,
+    Policy, PoolGuard, PoolId, PoolOptions, Refusal, RoundupDivisions, TorchConfigError, TorchEnvironmentError,
+    TorchException, TorchParser, allocators,
 };
 #[doc(hidden)]
 pub use attribute::private as __private;
@@ -145,5 +153,6 @@ pub use memory::{
 pub use memtrack_macros::{track_memory, track_memory_block};
 pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
+pub use retry::{Halving, RetryError, RetryOptions, retry_halving};
 pub use scope::scope;
 pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mock;
 pub mod panics;
 pub mod reference_allocator;
+pub mod scenarios;
 pub mod spans;
 pub mod unused;
 pub mod watchdog;

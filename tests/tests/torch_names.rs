@@ -195,11 +195,19 @@ fn an_out_of_memory_is_an_event() {
     // switched off.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let (lines, allocator) = (Lines::default(), CachingAllocator::new(Arc::new(Simulated::with_capacity(1 << 20))));
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let hook = allocator.on_oom(move |_| {
+        *count.lock().unwrap() += 1;
+        memtrack::OomResponse::GiveUp
+    });
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
     tracing::subscriber::with_default(subscriber, || allocator.allocate_raw(1000, Stream::DEFAULT)).unwrap_err();
     let written = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert!(written.contains("memtrack::oom"), "{written}");
+    drop(hook);
+    assert_eq!(*asked.lock().unwrap(), 1);
 }
 
 #[test]

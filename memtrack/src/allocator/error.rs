@@ -1,8 +1,12 @@
 //! Why an allocation was refused.
 
+use std::path::{Path, PathBuf};
+
 use super::private_pools::PoolId;
 use super::rounding::{MIN_LARGE_BYTES, SMALL_LIMIT_BYTES};
 use crate::device::{DeviceError, Stream};
+use crate::diagnosis::{Finding, Request};
+use crate::stats::PoolKind;
 use crate::units::Bytes;
 
 /// Why an allocator did not do as asked.
@@ -84,7 +88,8 @@ pub enum Refusal {
 
 /// An out of memory with its numbers. All sizes are bytes.
 ///
-/// Its `Debug` text is the message too, since that is what a `main` that returns it prints; `{:#?}` lists the numbers.
+/// Its `Display` is the message; `{:#}` adds the [`findings`](Self::findings) with evidence and advice. Its `Debug` text is the message
+/// and a line for each finding, since that is what a `main` that returns it prints; `{:#?}` lists the numbers.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemory {
@@ -119,12 +124,17 @@ pub struct OutOfMemory {
     pub returned_bytes: u64,
     /// The phase the requesting thread was in.
     pub phase: Option<&'static str>,
+    /// Why, see [`findings`](Self::findings).
+    pub(super) findings: Vec<Finding>,
+    /// See [`post_mortem`](Self::post_mortem).
+    pub(super) post_mortem: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for OutOfMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if !f.alternate() {
-            return write!(f, "{self}");
+            write!(f, "{self}")?;
+            return self.findings.iter().try_for_each(|finding| write!(f, "\n{finding}"));
         }
         f.debug_struct("OutOfMemory")
             .field("device", &self.device)
@@ -142,6 +152,8 @@ impl std::fmt::Debug for OutOfMemory {
             .field("limit_bytes", &self.limit_bytes)
             .field("returned_bytes", &self.returned_bytes)
             .field("phase", &self.phase)
+            .field("findings", &self.findings)
+            .field("post_mortem", &self.post_mortem)
             .finish()
     }
 }
@@ -193,11 +205,63 @@ impl std::fmt::Display for OutOfMemory {
         if let Some(phase) = self.phase {
             write!(f, " (phase {phase})")?;
         }
-        write!(f, ". {}", self.advice())
+        write!(f, ". {}", self.advice())?;
+        if f.alternate() {
+            self.findings.iter().try_for_each(|finding| write!(f, "\n{finding:#}"))?;
+        }
+        Ok(())
     }
 }
 
 impl OutOfMemory {
+    /// Why it failed, the most likely cause first, from the state of the allocator at that moment.
+    ///
+    /// `docs/findings.md` lists what there can be. With the backend `cudaMallocAsync` only findings that need no segments come.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// The folder that a post-mortem was written to, if one was; see [`post_mortem`](crate::post_mortem).
+    pub fn post_mortem(&self) -> Option<&Path> {
+        self.post_mortem.as_deref()
+    }
+
+    /// The out of memory that `error` is, or that is behind it: in an [`AllocationError`], or in the chain of its sources.
+    pub fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(AllocationError::OutOfMemory(found)) = error.downcast_ref() {
+                return Some(found);
+            }
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// The codes of the findings, separated by commas; `none` without any.
+    pub(super) fn codes(&self) -> String {
+        if self.findings.is_empty() {
+            return "none".to_owned();
+        }
+        self.findings.iter().map(|finding| finding.code().as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// What the findings are about.
+    pub(super) fn request(&self) -> Request {
+        let pool = if self.rounded_bytes <= SMALL_LIMIT_BYTES { PoolKind::Small } else { PoolKind::Large };
+        Request {
+            requested_bytes: self.requested_bytes,
+            rounded_bytes: self.rounded_bytes,
+            segment_bytes: self.segment_bytes,
+            stream: self.stream,
+            pool,
+            by_limit: self.refused_by == Refusal::Limit,
+        }
+    }
+
     /// One sentence on what to do, from the numbers.
     fn advice(&self) -> &'static str {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
@@ -244,6 +308,8 @@ mod tests {
             limit_bytes: None,
             returned_bytes: 0,
             phase: None,
+            findings: Vec::new(),
+            post_mortem: None,
         };
         let advises = |error: OutOfMemory, advice: &str| {
             let text = error.to_string();

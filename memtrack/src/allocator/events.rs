@@ -3,10 +3,13 @@
 //! Sizes are bytes as `i64`, since exporters turn unsigned numbers into text. Where a figure can be missing, the field says
 //! what holds instead (no limit: all the device has), since formatters show a missing value as a stray blank. No lock is held while these run.
 
+use std::path::PathBuf;
+
 use super::error::OutOfMemory;
 use super::grow::Retry;
 use super::inner::Inner;
 use crate::device::{DeviceError, Stream};
+use crate::post_mortem::PostMortemError;
 use crate::units::signed;
 
 pub(super) fn log_retry(inner: &Inner, stream: Stream, retry: &Retry) {
@@ -43,10 +46,32 @@ pub(super) fn log_out_of_memory(error: &OutOfMemory) {
             device_total_bytes = signed(error.device_total_bytes),
             limit_bytes = signed(error.limit_bytes.unwrap_or(error.device_total_bytes)),
             returned_bytes = signed(error.returned_bytes),
+            findings = error.codes().as_str(),
         },
         "{error}"
 
     );
+}
+
+pub(super) fn log_post_mortem(inner: &Inner, outcome: &Result<PathBuf, PostMortemError>) {
+    match outcome {
+        Ok(folder) => tracing::info!(
+            target: "memtrack::post_mortem",
+            {
+                mem.device = inner.device.name(),
+                folder = %folder.display(),
+            },
+            "what memory was like when it ran out is in {}", folder.display()
+        ),
+        Err(error) => tracing::warn!(
+            target: "memtrack::post_mortem",
+            {
+                mem.device = inner.device.name(),
+                error = %error,
+            },
+            "what memory was like when it ran out could not be written: {error}"
+        ),
+    }
 }
 
 pub(super) fn log_kept_segments(inner: &Inner, error: &DeviceError) {

@@ -8,7 +8,7 @@ use super::error::{AllocationError, OutOfMemory, Refusal};
 use super::events;
 use super::inner::{Growth, Inner};
 use super::shard::{Lease, Shard};
-use super::watch;
+use super::survey::Survey;
 use crate::context;
 use crate::device::{DeviceError, Stream};
 use crate::history::TraceAction;
@@ -25,6 +25,14 @@ pub(super) struct Retry {
     pub(super) returned_bytes: u64,
     pub(super) took: Duration,
     pub(super) served: bool,
+}
+
+/// What attempts leave to be said once no lock is held.
+struct Notes {
+    /// An out of memory is to be counted.
+    counts: bool,
+    retry: Option<Retry>,
+    survey: Option<Survey>,
 }
 
 /// One request on its way through the slow path.
@@ -48,16 +56,29 @@ impl Inner {
         requested_bytes: u64,
         origin: Origin,
     ) -> Result<Lease, AllocationError> {
-        let mut retry = None;
-        let outcome = self.attempts(&shard, requested_bytes, origin, &mut retry);
         let stream = shard.stream;
-        // Both logged here, where no lock is held: a subscriber may ask for statistics.
-        if let Some(retry) = &retry {
-            events::log_retry(self, stream, retry);
-        }
-        if let Err(AllocationError::OutOfMemory(error)) = &outcome {
-            events::log_out_of_memory(error);
-            watch::tell(self, error);
+        let mut live = Vec::new();
+        let attempt = |counts| {
+            let mut notes = Notes { counts, retry: None, survey: None };
+            let mut outcome = self.attempts(&shard, requested_bytes, origin, &mut notes);
+            // Logged here, where no lock is held: a subscriber may ask for statistics.
+            if let Some(retry) = &notes.retry {
+                events::log_retry(self, stream, retry);
+            }
+            if let (Err(AllocationError::OutOfMemory(error)), Some(survey)) = (&mut outcome, notes.survey) {
+                live = self.explain(error, survey);
+            }
+            outcome
+        };
+        let count = |error: &OutOfMemory| {
+            self.ledger().out_of_memory(context::current(self.id));
+            let mut growth = lock(&self.growth);
+            growth.asked_at = origin.stack;
+            self.record_out_of_memory(&growth, error.device_free_bytes, error.rounded_bytes, stream);
+        };
+        let mut outcome = self.with_oom_hooks(requested_bytes, attempt, count);
+        if let Err(AllocationError::OutOfMemory(error)) = &mut outcome {
+            self.report(&shard.inner, error, live);
         }
         self.pending.report_lost(self);
         outcome
@@ -68,7 +89,7 @@ impl Inner {
         shard: &Arc<Shard>,
         requested_bytes: u64,
         origin: Origin,
-        retry: &mut Option<Retry>,
+        notes: &mut Notes,
     ) -> Result<Lease, AllocationError> {
         let mut growth = lock(&self.growth);
         growth.asked_at = origin.stack;
@@ -112,7 +133,7 @@ impl Inner {
             // Counted, so it is to be logged, however it ends.
             let mut log = |served| {
                 let segment_bytes = request.segment_bytes;
-                *retry =
+                notes.retry =
                     Some(Retry { requested_bytes, segment_bytes, returned_bytes, took: started.elapsed(), served });
             };
             outcome = self.take_memory(&mut growth, &request).inspect_err(|_| log(false))?;
@@ -126,7 +147,7 @@ impl Inner {
         outcome.map_err(|refused_by| {
             // What was mapped for the request before a refusal is no return.
             let returned_bytes = reserved_bytes.saturating_sub(growth.reserved_bytes);
-            let error = self.out_of_memory(&growth, &request, refused_by, returned_bytes);
+            let error = self.out_of_memory(&growth, &request, refused_by, returned_bytes, notes);
             AllocationError::OutOfMemory(Box::new(error))
         })
     }
@@ -177,6 +198,7 @@ impl Inner {
         request: &Request<'_>,
         refused_by: Refusal,
         returned_bytes: u64,
+        notes: &mut Notes,
     ) -> OutOfMemory {
         let context = context::current(self.id);
         let largest_usable_block_bytes = {
@@ -185,14 +207,17 @@ impl Inner {
         };
         let (allocated_bytes, phase) = {
             let mut ledger = self.ledger();
-            ledger.out_of_memory(context);
+            if notes.counts {
+                ledger.out_of_memory(context);
+            }
             (ledger.stats().allocated_bytes.all.current as u64, ledger.phase_name(context))
         };
         let device_free_bytes = self.device.memory().ok().map(|memory| memory.free_bytes);
         let stream = request.shard.stream;
-        let free_bytes = device_free_bytes.unwrap_or(0);
-        // PyTorch's entry: the device's free bytes in the place of an address, and the rounded size.
-        self.record_segment(growth, TraceAction::Oom, free_bytes, request.size_bytes, stream);
+        if notes.counts {
+            self.record_out_of_memory(growth, device_free_bytes, request.size_bytes, stream);
+        }
+        notes.survey = Some(self.survey(growth, device_free_bytes, Some(self.failure(request.requested_bytes))));
         OutOfMemory {
             device: self.device.name().to_owned(),
             stream,
@@ -209,6 +234,13 @@ impl Inner {
             limit_bytes: growth.limit_bytes,
             returned_bytes,
             phase,
+            findings: Vec::new(),
+            post_mortem: None,
         }
+    }
+
+    /// PyTorch's entry: the device's free bytes in the place of an address, and the rounded size.
+    fn record_out_of_memory(&self, growth: &Growth, free_bytes: Option<u64>, size_bytes: u64, stream: Stream) {
+        self.record_segment(growth, TraceAction::Oom, free_bytes.unwrap_or(0), size_bytes, stream);
     }
 }

@@ -11,12 +11,14 @@ use super::block::Origin;
 use super::config::{Backend, Config};
 use super::error::AllocationError;
 use super::events;
+use super::hooks::OomHooks;
 use super::pending::PendingFrees;
 use super::private_pools::{PoolId, PoolOptions, PrivatePool, Routes};
 use super::raw::RawBlocks;
 use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
 use super::shard::{Lease, Shard};
 use super::stream_ordered::OrderedFrees;
+use super::survey::{DriverReporter, Remembered};
 use super::{CachingAllocator, Handle};
 use crate::device::{Device, PhysicalMemory, Stream};
 use crate::history::recording::{Recorder, StackId};
@@ -64,6 +66,11 @@ pub(crate) struct Inner {
     /// Blocks that the program holds by address.
     pub(super) raw: RawBlocks,
     handle: OnceLock<Weak<Handle>>,
+    pub(super) oom_hooks: Arc<OomHooks>,
+    /// For diagnoses.
+    pub(super) remembered: Remembered,
+    /// Set by the layer that keeps a driver's view with the allocator.
+    pub(crate) driver_reporter: OnceLock<DriverReporter>,
     /// What a later layer keeps with an allocator; the allocator itself makes no use of it.
     pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -114,6 +121,9 @@ impl Inner {
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
             handle: OnceLock::new(),
+            oom_hooks: Arc::default(),
+            remembered: Remembered::default(),
+            driver_reporter: OnceLock::new(),
             companion: OnceLock::new(),
         };
         inner.set_fraction(fraction);

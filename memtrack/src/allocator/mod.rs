@@ -7,11 +7,13 @@
 mod block;
 mod capture_reuse;
 mod config;
+mod diagnose;
 mod error;
 mod events;
 mod expandable;
 mod free_set;
 mod grow;
+mod hooks;
 mod inner;
 mod live;
 mod mapping;
@@ -22,11 +24,13 @@ mod private_pools;
 mod raw;
 mod reclaim;
 mod registry;
+mod report;
 mod rounding;
 mod shard;
 mod snapshots;
 mod stream_ordered;
 mod stream_uses;
+mod survey;
 pub(crate) mod watch;
 
 use std::fmt;
@@ -38,6 +42,7 @@ pub use config::{
     TorchConfigError, TorchEnvironmentError, TorchException, TorchParser,
 };
 pub use error::{AllocationError, OutOfMemory, Refusal};
+pub use hooks::{OomHook, OomHookOptions, OomResponse};
 pub(crate) use inner::Inner;
 pub use live::LiveBlock;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};

@@ -21,11 +21,20 @@ impl Inner {
         &self,
         look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
     ) -> R {
-        // With growth held no shard is made, and nobody else ever holds more than one.
         let growth = lock(&self.growth);
+        self.at_rest_in(&growth, |shards| look(&growth, shards))
+    }
+
+    /// As [`at_rest`](Self::at_rest), where the growth is held already.
+    pub(super) fn at_rest_in<R>(
+        &self,
+        _growth: &Growth,
+        look: impl FnOnce(&[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
+    ) -> R {
+        // With growth held no shard is made, and nobody else ever holds more than one.
         let shards = self.shards();
         let held: Vec<_> = shards.iter().map(|shard| (shard, shard.pools())).collect();
-        look(&growth, &held)
+        look(&held)
     }
 
     /// The number in the device's name, 0 without one.
@@ -33,7 +42,7 @@ impl Inner {
         self.name.rsplit_once(':').and_then(|(_, number)| number.parse().ok()).unwrap_or(0)
     }
 
-    fn snapshot(&self, with_trace: bool, pool: Option<PoolId>) -> Snapshot {
+    pub(super) fn snapshot(&self, with_trace: bool, pool: Option<PoolId>) -> Snapshot {
         let (state, settings) = self.at_rest(|growth, shards| {
             let of_pool = shards.iter().filter(|(shard, _)| pool.is_none_or(|pool| pool == shard.pool_id()));
             // The driver's own pool has blocks, but no segments that anybody could show.

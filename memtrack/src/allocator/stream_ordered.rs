@@ -11,7 +11,7 @@ use super::events;
 use super::inner::Inner;
 use super::shard::{Grant, Lease, Shard};
 use super::stream_uses::StreamUses;
-use super::watch;
+use super::survey::Survey;
 use crate::context;
 use crate::device::{Device, DeviceError, Stream, StreamOrderedMemory, StreamOrderedUsage};
 use crate::history::recording::StackId;
@@ -66,7 +66,32 @@ impl Inner {
     ) -> Result<Lease, AllocationError> {
         self.free_refused();
         let shard = self.shard(stream)?;
-        let memory = memory(&*self.device)?;
+        let mut live = Vec::new();
+        let attempt = |counts| {
+            let mut survey = None;
+            let mut outcome = self.attempt_ordered(&shard, requested_bytes, location, counts, &mut survey);
+            if let (Err(AllocationError::OutOfMemory(error)), Some(survey)) = (&mut outcome, survey) {
+                live = self.explain(error, survey);
+            }
+            outcome
+        };
+        let count = |_: &OutOfMemory| self.ledger().out_of_memory(context::current(self.id));
+        let mut outcome = self.with_oom_hooks(requested_bytes, attempt, count);
+        if let Err(AllocationError::OutOfMemory(error)) = &mut outcome {
+            self.report(self, error, live);
+        }
+        outcome
+    }
+
+    fn attempt_ordered(
+        &self,
+        shard: &Arc<Shard>,
+        requested_bytes: u64,
+        location: &'static Location<'static>,
+        counts: bool,
+        survey: &mut Option<Survey>,
+    ) -> Result<Lease, AllocationError> {
+        let (stream, memory) = (shard.stream, memory(&*self.device)?);
         let address = {
             // With a limit one after the other, or each of several threads would see room for all.
             let growth = lock(&self.growth);
@@ -80,16 +105,16 @@ impl Inner {
         };
         let refused_by = match address {
             Ok(Ok(address)) => {
-                let grant = self.hold(&shard, address, requested_bytes, location);
-                return Ok(Lease::new(Arc::clone(&shard), grant));
+                let grant = self.hold(shard, address, requested_bytes, location);
+                return Ok(Lease::new(Arc::clone(shard), grant));
             }
             Ok(Err(refused_by)) => refused_by,
             Err(error) if error.is_out_of_memory() => Refusal::Device,
             Err(error) => return Err(error.into()),
         };
-        let error = self.ordered_out_of_memory(memory, stream, requested_bytes, refused_by);
-        events::log_out_of_memory(&error);
-        watch::tell(self, &error);
+        let error = self.ordered_out_of_memory(memory, stream, requested_bytes, refused_by, counts);
+        let failure = Some(self.failure(requested_bytes));
+        *survey = Some(self.survey(&lock(&self.growth), error.device_free_bytes, failure));
         Err(AllocationError::OutOfMemory(Box::new(error)))
     }
 
@@ -264,13 +289,16 @@ impl Inner {
         stream: Stream,
         requested_bytes: u64,
         refused_by: Refusal,
+        counts: bool,
     ) -> OutOfMemory {
         let context = context::current(self.id);
         let usage = memory.ordered_usage().unwrap_or_default();
         let limit_bytes = lock(&self.growth).limit_bytes;
         let phase = {
             let mut ledger = self.ledger();
-            ledger.out_of_memory(context);
+            if counts {
+                ledger.out_of_memory(context);
+            }
             ledger.phase_name(context)
         };
         OutOfMemory {
@@ -289,6 +317,8 @@ impl Inner {
             limit_bytes,
             returned_bytes: 0,
             phase,
+            findings: Vec::new(),
+            post_mortem: None,
         }
     }
 }

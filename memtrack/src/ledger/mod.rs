@@ -6,6 +6,7 @@
 //! things happened before anybody reads the books ([`SharedLedger`]). No device call, no clock, no tracing call and no
 //! policy may live here.
 
+mod attempts;
 mod call_site;
 mod call_sites;
 mod calls;
@@ -20,6 +21,7 @@ mod slot;
 
 use std::time::Duration;
 
+pub(crate) use attempts::FailedAttempt;
 pub use call_site::CallSite;
 pub(crate) use call_sites::{Inclusive, SiteTotals};
 pub(crate) use combined::Combined;
@@ -282,7 +284,8 @@ impl Ledger {
         if let Some(site) = self.scopes.site_of(key) {
             self.end_call(key, site, outcome);
         }
-        let closed = self.scopes.close(key, self.live_bytes(), self.stats.reserved_bytes.all.current, &self.totals);
+        let after = (self.live_bytes(), self.stats.reserved_bytes.all.current);
+        let closed = self.scopes.close(key, outcome, after, &self.totals);
         if let Some(phase) = closed.own_phase {
             self.epochs.phase_closed(phase, &closed, &self.scopes);
         }

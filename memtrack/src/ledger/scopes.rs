@@ -116,6 +116,7 @@ impl Scopes {
         let slot = Slot {
             generation,
             open: true,
+            outcome: super::Outcome::Ok,
             kind,
             name: "",
             parent,
@@ -153,8 +154,8 @@ impl Scopes {
     pub(super) fn close(
         &mut self,
         key: ScopeKey,
-        after_bytes: i64,
-        reserved_bytes: i64,
+        outcome: super::Outcome,
+        (after_bytes, reserved_bytes): (i64, i64),
         totals: &Totals,
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
@@ -177,6 +178,7 @@ impl Scopes {
             foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
+        slot.outcome = outcome;
         if let Some(neighbour) = self.slots.get_mut(older as usize) {
             neighbour.newer = newer;
         }

@@ -99,6 +99,8 @@ pub(crate) struct ClosedScope {
 pub(super) struct Slot {
     pub(super) generation: NonZeroU32,
     pub(super) open: bool,
+    /// How it ended, once it is closed.
+    pub(super) outcome: super::Outcome,
     pub(super) kind: ScopeKind,
     pub(super) name: &'static str,
     pub(super) parent: u32,

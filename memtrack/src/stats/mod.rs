@@ -51,7 +51,7 @@ impl Statistic {
 }
 
 /// Which of a stream's two pools a block belongs to: blocks of at most 1 MiB come from the small one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PoolKind {
     /// Blocks of at most 1 MiB, in segments of 2 MiB.
     Small,

@@ -1,0 +1,214 @@
+//! Free memory in places that are each too small, and who keeps the places apart.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::codes::Numbers;
+use super::finding::{Finding, Severity};
+use super::size::size;
+use super::view::{AllocatorView, BlockView, Request, SegmentView};
+use crate::history::BlockStatus;
+use crate::units::MIB;
+
+/// So many holes, or segments, are listed.
+const LISTED_COUNT: usize = 6;
+/// A segment is pinned when no more of it than one part in so many is in use.
+const PINNED_PART: u64 = 10;
+
+fn is_live(block: &BlockView) -> bool {
+    block.status != BlockStatus::Inactive
+}
+
+/// Segments that a request can be served from.
+fn serving<'a>(view: &'a AllocatorView, request: &'a Request) -> impl Iterator<Item = &'a SegmentView> {
+    view.segments.iter().filter(|segment| {
+        segment.stream == request.stream && segment.pool == request.pool && segment.private_pool.is_none()
+    })
+}
+
+/// Enough is free for the request, but in places that are each too small.
+///
+/// Places are the holes of segments that also hold live blocks and serve the request's stream and pool, and what the device or the
+/// limit has left. Segments that are wholly free count as left too: they can be given back.
+pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding> {
+    let mut holes: Vec<u64> =
+        serving(view, request).filter(|segment| !segment.is_idle()).flat_map(SegmentView::holes).collect();
+    holes.sort_by_key(|bytes| Reverse(*bytes));
+    let unused_inside_bytes: u64 = holes.iter().sum();
+    let largest_hole_bytes = holes.first().copied().unwrap_or(0);
+    let room_bytes = view.room_bytes().saturating_add(view.returnable_bytes());
+    let needed_bytes = request.rounded_bytes;
+    let largest_place_bytes = largest_hole_bytes.max(room_bytes);
+    if holes.is_empty()
+        || largest_place_bytes >= needed_bytes
+        || unused_inside_bytes.saturating_add(room_bytes) < needed_bytes
+    {
+        return None;
+    }
+    let expandable_segments = view.settings.expandable_segments;
+    let short_bytes = needed_bytes - largest_place_bytes;
+    let numbers = Numbers::Fragmentation {
+        requested_bytes: request.requested_bytes,
+        allocated_bytes: view.allocated_bytes,
+        reserved_bytes: view.reserved_bytes,
+        unused_inside_bytes,
+        hole_count: holes.len() as u64,
+        largest_hole_bytes,
+        room_bytes,
+        short_bytes,
+        hole_short_bytes: needed_bytes - largest_hole_bytes,
+        expandable_segments,
+    };
+    let headline = format!(
+        "{} unused inside segments plus {} outside would do for {}, but the largest single place is {}, {} short",
+        size(unused_inside_bytes),
+        size(room_bytes),
+        size(request.requested_bytes),
+        size(largest_place_bytes),
+        size(short_bytes)
+    );
+    let shares = format!(
+        "{:.1} % of reserved memory is in use; 1 - largest/free = {:.1} %; the best hole is {} short",
+        percent(view.allocated_bytes, view.reserved_bytes),
+        100.0 - percent(largest_hole_bytes, unused_inside_bytes),
+        size(needed_bytes - largest_hole_bytes)
+    );
+    let evidence =
+        std::iter::once(shares).chain(std::iter::once(show_holes(&holes))).chain(pinning_lines(view, request));
+    Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(cures(view, request, short_bytes)))
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64 * 100.0
+}
+
+/// As `6 holes of 945.00 MiB`, equal ones together.
+fn show_holes(holes: &[u64]) -> String {
+    let mut by_size: BTreeMap<Reverse<u64>, u64> = BTreeMap::new();
+    for bytes in holes {
+        *by_size.entry(Reverse(*bytes)).or_default() += 1;
+    }
+    let shown = by_size.iter().take(LISTED_COUNT).map(|(Reverse(bytes), count)| {
+        let holes = if *count == 1 { "hole" } else { "holes" };
+        format!("{count} {holes} of {}", size(*bytes))
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if by_size.len() > LISTED_COUNT {
+        shown.push(format!("{} more sizes", by_size.len() - LISTED_COUNT));
+    }
+    shown.join(", ")
+}
+
+/// Who keeps the segments with the most free bytes.
+fn pinning_lines(view: &AllocatorView, request: &Request) -> Vec<String> {
+    let mut segments: Vec<&SegmentView> =
+        serving(view, request).filter(|segment| !segment.is_idle() && segment.idle_bytes() > 0).collect();
+    segments.sort_by_key(|segment| Reverse(segment.idle_bytes()));
+    segments.into_iter().take(LISTED_COUNT).map(|segment| pinning_line(view, segment)).collect()
+}
+
+fn pinning_line(view: &AllocatorView, segment: &SegmentView) -> String {
+    let live: Vec<&BlockView> = segment.blocks.iter().filter(|block| is_live(block)).collect();
+    let live_bytes: u64 = live.iter().map(|block| block.size_bytes).sum();
+    let blocks = if live.len() == 1 { "block" } else { "blocks" };
+    let mut line = format!(
+        "{} free in a segment of {}, kept by {} in {} {blocks}",
+        size(segment.idle_bytes()),
+        size(segment.size_bytes()),
+        size(live_bytes),
+        live.len()
+    );
+    if let Some(group) = live
+        .iter()
+        .max_by_key(|block| block.size_bytes)
+        .and_then(|block| view.live.get(block.group? as usize))
+        .filter(|group| !group.place.is_empty())
+    {
+        line.push_str(&format!(", allocated at {}", group.place));
+        if !group.scope.is_empty() {
+            line.push_str(&format!(" in {}", group.scope));
+        }
+    }
+    line
+}
+
+/// What would have avoided it, less what is done already.
+fn cures(view: &AllocatorView, request: &Request, short_bytes: u64) -> Vec<String> {
+    let settings = &view.settings;
+    let mut cures = Vec::new();
+    if !settings.expandable_segments && settings.expandable_possible {
+        cures.push(
+            "set expandable_segments:True: free pages of partly used segments are then reused for any size".to_owned(),
+        );
+    }
+    let smallest_cut_bytes = serving(view, request)
+        .filter(|segment| !segment.is_expandable && !segment.is_idle() && segment.idle_bytes() > 0)
+        .map(SegmentView::size_bytes)
+        .filter(|bytes| *bytes > settings.large_segment_size_bytes)
+        .min();
+    if let Some(limit_mib) = smallest_cut_bytes.map(|bytes| bytes / MIB)
+        && settings.max_split_size_bytes.is_none_or(|bytes| bytes / MIB > limit_mib)
+    {
+        cures.push(format!(
+            "set max_split_size_mb:{limit_mib} or less, down to {}: segments of that size are then not cut for smaller requests",
+            settings.large_segment_size_bytes / MIB
+        ));
+    }
+    if cures.is_empty() {
+        // All of it is in force: what is left is to need less.
+        cures.push(format!(
+            "live memory is what is left to change: free {} more, or make the batch smaller",
+            size(short_bytes)
+        ));
+    } else {
+        cures.push("or allocate what lives long before what comes and goes".to_owned());
+    }
+    cures
+}
+
+/// Segments with much free memory that few live bytes keep from going back: at most a tenth of the segment is in use, and what is
+/// free in it is at least `least_idle_bytes`. Those with the most free bytes first, six at most.
+pub fn pinned_segments(view: &AllocatorView, least_idle_bytes: u64, severity: Severity) -> Vec<Finding> {
+    let pinned = |segment: &&SegmentView| {
+        let (total_bytes, idle_bytes) = (segment.size_bytes(), segment.idle_bytes());
+        !segment.is_idle()
+            && !segment.is_expandable
+            && idle_bytes >= least_idle_bytes.max(1)
+            && (total_bytes - idle_bytes).saturating_mul(PINNED_PART) <= total_bytes
+    };
+    let mut segments: Vec<&SegmentView> = view.segments.iter().filter(pinned).collect();
+    segments.sort_by_key(|segment| Reverse(segment.idle_bytes()));
+    segments.into_iter().take(LISTED_COUNT).map(|segment| pinned_segment(view, segment, severity)).collect()
+}
+
+fn pinned_segment(view: &AllocatorView, segment: &SegmentView, severity: Severity) -> Finding {
+    let (segment_bytes, idle_bytes) = (segment.size_bytes(), segment.idle_bytes());
+    let pinning_bytes = segment_bytes - idle_bytes;
+    let pinning_block_count = segment.blocks.iter().filter(|block| is_live(block)).count() as u64;
+    let room_bytes = view.room_bytes();
+    let numbers = Numbers::PinnedSegment {
+        segment_bytes,
+        idle_bytes,
+        pinning_bytes,
+        pinning_block_count,
+        room_bytes,
+        stream: segment.stream,
+    };
+    let by = match pinning_block_count {
+        1 => format!("one block of {}", size(pinning_bytes)),
+        count => format!("{count} blocks of {} together", size(pinning_bytes)),
+    };
+    let headline = format!(
+        "{} idle inside a segment of {} and {} outside cannot come together: the segment is pinned by {by}",
+        size(idle_bytes),
+        size(segment_bytes),
+        size(room_bytes)
+    );
+    let mut advice = vec![format!("free {by} for {} to go back", size(segment_bytes))];
+    if !view.settings.expandable_segments && view.settings.expandable_possible {
+        advice.push("or set expandable_segments:True".to_owned());
+    } else {
+        advice.push("or allocate what lives long first, before large segments are cached".to_owned());
+    }
+    Finding::new(severity, numbers, headline).evidence([pinning_line(view, segment)]).advice(advice)
+}

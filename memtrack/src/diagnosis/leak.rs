@@ -1,0 +1,347 @@
+//! Whether what is live at the end of each step grows for ever, and when that fails.
+//!
+//! It is told from *floors*, the live bytes at the end of a step, not from peaks: a peak moves with the batch. The slope is the
+//! median of the slopes between all pairs of steps, so a few steps that differ do not move it. A leak needs growth that repeats; what
+//! rises once, as a library's workspace does at its first call on each stream, is none.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::codes::Numbers;
+use super::finding::{Finding, Severity};
+use super::view::LiveGroup;
+use crate::units::Bytes;
+
+/// The first steps are left out: caches, workspaces and optimizer states are made in them.
+pub(super) const WARM_UP_COUNT: usize = 2;
+/// Fewer steps after the warm-up are no series.
+const LEAST_COUNT: usize = 8;
+/// The slope is taken from at most so many steps, evenly spread.
+const SAMPLE_COUNT: usize = 128;
+/// So many lines of the program are listed.
+const LISTED_COUNT: usize = 5;
+
+/// The end of one step, or of one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Its number.
+    pub number: u64,
+    /// Live at its end, rounded.
+    pub live_bytes: i64,
+    /// The most that was live in it, rounded; `None` when it was not measured.
+    pub peak_bytes: Option<i64>,
+}
+
+/// What a series of floors does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trend {
+    /// Fewer than ten steps.
+    TooShort,
+    /// It does not rise.
+    Flat,
+    /// It rose, and stays there.
+    OneTime,
+    /// It rises again and again.
+    Leak,
+}
+
+/// A series of floors, judged. The first two steps are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FloorTrend {
+    /// What it does.
+    pub trend: Trend,
+    /// The median growth per step.
+    pub slope_bytes: i64,
+    /// Steps looked at.
+    pub step_count: u64,
+    /// The last floor less the first.
+    pub risen_bytes: i64,
+    /// Steps that ended higher than the one before.
+    pub rise_count: u64,
+    /// Steps at the end that ended no higher than the one before.
+    pub flat_step_count: u64,
+    /// The last floor.
+    pub floor_bytes: i64,
+    /// The number of the last step.
+    pub last_number: u64,
+    /// The highest peak above the end of its step, 0 when none was measured.
+    pub transient_bytes: i64,
+}
+
+/// How long it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// Steps that still fit.
+    pub steps_left: u64,
+    /// The number of the first that does not.
+    pub failing_step: u64,
+}
+
+/// What one scope's live blocks grew by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupGrowth {
+    /// The name of the scope; empty outside of all.
+    pub scope: String,
+    /// In rounded bytes.
+    pub size_bytes: i64,
+    /// In blocks.
+    pub block_count: i64,
+    /// The lines in it that grew: place, rounded bytes and blocks; most bytes first.
+    pub places: Vec<(String, i64, i64)>,
+}
+
+/// Judges floors in the order of their steps, the first two of which are left out.
+pub fn judge_floors(floors: &[Floor]) -> FloorTrend {
+    judge(floors.get(WARM_UP_COUNT..).unwrap_or_default())
+}
+
+/// As [`judge_floors`], of floors after the warm-up.
+pub(super) fn judge(floors: &[Floor]) -> FloorTrend {
+    let (first, last) = match floors {
+        [] => (0, None),
+        [first, ..] => (first.live_bytes, floors.last()),
+    };
+    let floor_bytes = last.map_or(0, |floor| floor.live_bytes);
+    let rises: Vec<bool> = floors.windows(2).map(|pair| pair[1].live_bytes > pair[0].live_bytes).collect();
+    let transients = floors.iter().filter_map(|floor| Some(floor.peak_bytes?.saturating_sub(floor.live_bytes)));
+    let slope_bytes = slope(floors);
+    let risen_bytes = floor_bytes.saturating_sub(first);
+    let trend = if floors.len() < LEAST_COUNT {
+        Trend::TooShort
+    } else if slope_bytes > 0 && rises_throughout(floors) {
+        Trend::Leak
+    } else if risen_bytes > 0 {
+        Trend::OneTime
+    } else {
+        Trend::Flat
+    };
+    FloorTrend {
+        trend,
+        slope_bytes,
+        step_count: floors.len() as u64,
+        risen_bytes,
+        rise_count: rises.iter().filter(|rise| **rise).count() as u64,
+        flat_step_count: rises.iter().rev().take_while(|rise| !**rise).count() as u64,
+        floor_bytes,
+        last_number: last.map_or(0, |floor| floor.number),
+        transient_bytes: transients.max().unwrap_or(0).max(0),
+    }
+}
+
+/// The median of the slopes between all pairs, in whole bytes per step.
+fn slope(floors: &[Floor]) -> i64 {
+    let stride = floors.len().div_ceil(SAMPLE_COUNT).max(1);
+    let samples: Vec<(i64, i64)> =
+        floors.iter().enumerate().rev().step_by(stride).map(|(at, floor)| (at as i64, floor.live_bytes)).collect();
+    let mut slopes: Vec<i64> = Vec::with_capacity(samples.len() * samples.len() / 2);
+    for (index, (later, later_bytes)) in samples.iter().enumerate() {
+        for (earlier, earlier_bytes) in &samples[index + 1..] {
+            slopes.push(later_bytes.saturating_sub(*earlier_bytes) / (later - earlier));
+        }
+    }
+    median(&mut slopes).unwrap_or(0)
+}
+
+/// The lower of the two in the middle, when there are two.
+fn median(values: &mut [i64]) -> Option<i64> {
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// Each quarter of the series is higher than the one before.
+fn rises_throughout(floors: &[Floor]) -> bool {
+    let quarter = floors.len().div_ceil(4).max(1);
+    let medians: Vec<i64> = floors
+        .chunks(quarter)
+        .filter_map(|chunk| median(&mut chunk.iter().map(|floor| floor.live_bytes).collect::<Vec<_>>()))
+        .collect();
+    medians.len() == 4 && medians.windows(2).all(|pair| pair[1] > pair[0])
+}
+
+impl FloorTrend {
+    /// When a leak fails, if live memory may come to `capacity_bytes`: what the device or the limit allows, less what others have.
+    /// Each step needs what its peak rises above its end. `None` without a leak.
+    pub fn forecast(&self, capacity_bytes: u64) -> Option<Forecast> {
+        if self.trend != Trend::Leak {
+            return None;
+        }
+        let left_bytes = i128::from(capacity_bytes) - i128::from(self.floor_bytes) - i128::from(self.transient_bytes);
+        let steps_left = (left_bytes.max(0) / i128::from(self.slope_bytes.max(1))) as u64;
+        Some(Forecast { steps_left, failing_step: self.last_number.saturating_add(steps_left).saturating_add(1) })
+    }
+
+    /// The finding, if it is a leak or a one-time allocation. `growth` is what scopes' live blocks grew by in `growth_step_count`
+    /// steps, see [`growth_by_group`].
+    pub fn finding(
+        &self,
+        capacity_bytes: Option<u64>,
+        growth: &[GroupGrowth],
+        growth_step_count: u64,
+    ) -> Option<Finding> {
+        match self.trend {
+            Trend::TooShort | Trend::Flat => None,
+            Trend::OneTime => Some(self.one_time(growth)),
+            Trend::Leak => Some(self.leak(capacity_bytes, growth, growth_step_count)),
+        }
+    }
+
+    fn one_time(&self, growth: &[GroupGrowth]) -> Finding {
+        let Self { risen_bytes, rise_count, flat_step_count, .. } = *self;
+        let numbers = Numbers::OneTimeAllocation { risen_bytes, rise_count, flat_step_count };
+        let steps = if rise_count == 1 { "step" } else { "steps" };
+        let headline = format!(
+            "not a leak: {} more is live since {rise_count} {steps}, and it has not grown for {flat_step_count}",
+            Bytes(risen_bytes)
+        );
+        let advice = "allow it by name where a check compares before and after; warm up before measuring".to_owned();
+        Finding::new(Severity::Note, numbers, headline).evidence(growth_lines(growth)).advice([advice])
+    }
+
+    fn leak(&self, capacity_bytes: Option<u64>, growth: &[GroupGrowth], growth_step_count: u64) -> Finding {
+        let forecast = capacity_bytes.and_then(|bytes| self.forecast(bytes));
+        let top = growth.first().filter(|_| growth_step_count > 0);
+        let steps = i64::try_from(growth_step_count).unwrap_or(i64::MAX).max(1);
+        let group_blocks_thousandths = top.map(|group| group.block_count.saturating_mul(1000) / steps);
+        let numbers = Numbers::Leak {
+            slope_bytes: self.slope_bytes,
+            step_count: self.step_count,
+            floor_bytes: self.floor_bytes,
+            group_slope_bytes: top.map(|group| group.size_bytes / steps),
+            group_blocks_thousandths,
+            steps_left: forecast.map(|forecast| forecast.steps_left),
+            failing_step: forecast.map(|forecast| forecast.failing_step),
+        };
+        let mut headline = format!(
+            "what is live at the end of a step grows by {} ({} B) a step, over {} steps",
+            Bytes(self.slope_bytes),
+            self.slope_bytes,
+            self.step_count
+        );
+        if let Some(Forecast { steps_left, failing_step }) = forecast {
+            headline.push_str(&format!("; {steps_left} more fit, step {failing_step} fails"));
+        }
+        let owner = top.map(|group| {
+            format!(
+                "{} grows by {} and {:+.1} blocks a step",
+                named(&group.scope),
+                Bytes(group.size_bytes / steps),
+                group.block_count as f64 / steps as f64
+            )
+        });
+        let mut advice =
+            vec!["look for what each step appends to: losses kept with their graph, histories, hooks".to_owned()];
+        if let Some(group) = top {
+            advice.insert(
+                0,
+                format!("drop what {} keeps before the step ends, or copy its values to the host", named(&group.scope)),
+            );
+        }
+        Finding::new(Severity::Warning, numbers, headline).evidence(owner).evidence(growth_lines(growth)).advice(advice)
+    }
+}
+
+fn named(scope: &str) -> String {
+    if scope.is_empty() { "code outside of all scopes".to_owned() } else { format!("scope `{scope}`") }
+}
+
+fn growth_lines(growth: &[GroupGrowth]) -> Vec<String> {
+    let places = growth.iter().flat_map(|group| group.places.iter().map(move |place| (group, place)));
+    let line = |(group, (place, bytes, blocks)): (&GroupGrowth, &(String, i64, i64))| {
+        format!("{:+} blocks, {}, allocated at {place} in {}", blocks, Bytes(*bytes), named(&group.scope))
+    };
+    places.take(LISTED_COUNT).map(line).collect()
+}
+
+/// What grew between two lists of live blocks, by scope, the most bytes first; what shrank or stayed is left out.
+pub fn growth_by_group(before: &[LiveGroup], after: &[LiveGroup]) -> Vec<GroupGrowth> {
+    let mut grown: HashMap<(&str, &str), (i64, i64)> = HashMap::new();
+    for (groups, sign) in [(before, -1), (after, 1)] {
+        for group in groups {
+            let (bytes, blocks) = grown.entry((&group.scope, &group.place)).or_default();
+            *bytes += sign * crate::units::signed(group.size_bytes);
+            *blocks += sign * crate::units::signed(group.block_count);
+        }
+    }
+    let mut scopes: HashMap<&str, GroupGrowth> = HashMap::new();
+    for ((scope, place), (bytes, blocks)) in grown.into_iter().filter(|(_, (bytes, _))| *bytes > 0) {
+        let group = scopes.entry(scope).or_insert_with(|| GroupGrowth {
+            scope: scope.to_owned(),
+            size_bytes: 0,
+            block_count: 0,
+            places: Vec::new(),
+        });
+        group.size_bytes += bytes;
+        group.block_count += blocks;
+        group.places.push((place.to_owned(), bytes, blocks));
+    }
+    let mut scopes: Vec<GroupGrowth> = scopes.into_values().collect();
+    for group in &mut scopes {
+        group.places.sort_by(|a, b| (Reverse(a.1), &a.0).cmp(&(Reverse(b.1), &b.0)));
+    }
+    scopes.sort_by(|a, b| (Reverse(a.size_bytes), &a.scope).cmp(&(Reverse(b.size_bytes), &b.scope)));
+    scopes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(floors: impl IntoIterator<Item = i64>) -> FloorTrend {
+        let floor = |(number, live_bytes)| Floor { number, live_bytes, peak_bytes: None };
+        judge_floors(&(1..).zip(floors).map(floor).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn growth_that_repeats_is_a_leak_and_growth_that_ends_is_none() {
+        assert_eq!(judged([]).trend, Trend::TooShort);
+        assert_eq!(judged((0..9).map(|n| n * 10)).trend, Trend::TooShort);
+        assert_eq!(judged((0..10).map(|n| n * 10)).trend, Trend::Leak);
+        assert_eq!(judged([5; 20]).trend, Trend::Flat);
+        assert_eq!(judged((0..20).rev()).trend, Trend::Flat);
+        assert_eq!(judged((0..40).map(|n: i64| n.min(25) * 10)).trend, Trend::OneTime, "a cache that fills up");
+        assert_eq!(judged((0..20).map(|n: i64| if n < 2 { n * 1000 } else { 2000 })).trend, Trend::Flat, "a warm-up");
+        assert_eq!(judged((0..40).map(|n: i64| n / 4 * 10)).trend, Trend::Leak, "in every fourth step");
+    }
+
+    #[test]
+    fn the_slope_is_not_moved_by_a_few_steps_that_differ() {
+        let noisy = (0..40).map(|n: i64| n * 100 + if n % 13 == 5 { 50_000 } else { 0 });
+        let trend = judged(noisy);
+        assert_eq!((trend.trend, trend.slope_bytes), (Trend::Leak, 100));
+        assert_eq!(judged((0..10_000).map(|n| n * 7)).slope_bytes, 7, "of a long series a part is looked at");
+    }
+
+    #[test]
+    fn the_forecast_leaves_room_for_the_peak_of_each_step() {
+        let floors = |transient| {
+            let floor = |n: i64| Floor { number: n as u64, live_bytes: n * 10, peak_bytes: Some(n * 10 + transient) };
+            judge_floors(&(1..=20).map(floor).collect::<Vec<_>>())
+        };
+        assert_eq!(floors(0).forecast(255), Some(Forecast { steps_left: 5, failing_step: 26 }));
+        assert_eq!(floors(30).forecast(255), Some(Forecast { steps_left: 2, failing_step: 23 }));
+        assert_eq!(floors(300).forecast(255), Some(Forecast { steps_left: 0, failing_step: 21 }));
+        assert_eq!(judged([5; 20]).forecast(255), None);
+    }
+
+    #[test]
+    fn growth_is_summed_by_scope_with_its_lines() {
+        let group = |scope: &str, place: &str, blocks, bytes| LiveGroup {
+            place: place.to_owned(),
+            scope: scope.to_owned(),
+            block_count: blocks,
+            requested_bytes: bytes,
+            size_bytes: bytes,
+        };
+        let before = [group("step", "a:1", 2, 20), group("model", "m:1", 1, 500)];
+        let after = [group("step", "a:1", 5, 50), group("step", "a:2", 3, 12), group("model", "m:1", 1, 500)];
+        let growth = growth_by_group(&before, &after);
+        let [step] = &growth[..] else { panic!("{growth:?}") };
+        assert_eq!((step.scope.as_str(), step.size_bytes, step.block_count), ("step", 42, 6));
+        assert_eq!(step.places, [("a:1".to_owned(), 30, 3), ("a:2".to_owned(), 12, 3)]);
+        assert_eq!(growth_by_group(&after, &before), []);
+    }
+}

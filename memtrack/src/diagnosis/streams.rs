@@ -1,0 +1,115 @@
+//! Free memory that a request cannot have because of streams.
+
+use std::collections::BTreeMap;
+
+use super::codes::Numbers;
+use super::finding::{Finding, Severity};
+use super::size::size;
+use super::view::{AllocatorView, Request, SegmentView};
+use crate::device::Stream;
+use crate::history::BlockStatus;
+use crate::stats::PoolKind;
+
+/// Whom idle memory serves.
+type Owner = (Option<(u64, u64)>, Stream, PoolKind);
+
+fn owner_of(segment: &SegmentView) -> Owner {
+    (segment.private_pool, segment.stream, segment.pool)
+}
+
+/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where the request is of the same stream, `small requests of stream 1`.
+fn named(owner: Owner, request: &Request) -> String {
+    let (private_pool, stream, pool) = owner;
+    let of_pool = private_pool.map(|(major, minor)| format!(" of memory pool ({major}, {minor})")).unwrap_or_default();
+    let kind = match pool {
+        _ if pool == request.pool => "",
+        PoolKind::Small => "small requests of ",
+        PoolKind::Large => "large requests of ",
+    };
+    format!("{kind}stream {}{of_pool}", stream.0)
+}
+
+/// Without what is idle for other streams and pools the request does not fit, with it it would.
+pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Request) -> Option<Finding> {
+    let mut idle: BTreeMap<Owner, u64> = BTreeMap::new();
+    // Segments that are wholly free were given back, or could be, whoever they served.
+    for segment in view.segments.iter().filter(|segment| !segment.is_idle()) {
+        *idle.entry(owner_of(segment)).or_default() += segment.idle_bytes();
+    }
+    let own = (None, request.stream, request.pool);
+    let own_idle_bytes = idle.get(&own).copied().unwrap_or(0);
+    let others = || idle.iter().filter(|(owner, bytes)| **owner != own && **bytes > 0);
+    let other_idle_bytes: u64 = others().map(|(_, bytes)| bytes).sum();
+    let room_bytes = view.room_bytes().saturating_add(view.returnable_bytes());
+    let own_bytes = own_idle_bytes.saturating_add(room_bytes);
+    let needed_bytes = request.rounded_bytes;
+    let (&largest, &largest_stream_idle_bytes) = others().max_by_key(|(_, bytes)| **bytes)?;
+    // Where the own stream has enough in pieces, others matter only with one that is large enough.
+    let others_segments = view.segments.iter().filter(|segment| owner_of(segment) != own);
+    let whole_elsewhere = others_segments.flat_map(SegmentView::holes).any(|bytes| bytes >= needed_bytes);
+    let would_do = own_bytes < needed_bytes && own_bytes.saturating_add(other_idle_bytes) >= needed_bytes;
+    if !(would_do || whole_elsewhere) || room_bytes >= needed_bytes {
+        return None;
+    }
+    let numbers = Numbers::IdleCacheOfAnotherStream {
+        requested_bytes: request.requested_bytes,
+        stream: request.stream,
+        own_idle_bytes,
+        other_idle_bytes,
+        largest_stream: largest.1,
+        largest_stream_idle_bytes,
+        room_bytes,
+    };
+    let owner = named(largest, request);
+    let headline = format!(
+        "{} is idle but belongs to {owner}, while stream {} asks for {} and has {} idle ({} not reserved yet)",
+        size(largest_stream_idle_bytes),
+        request.stream.0,
+        size(request.requested_bytes),
+        size(own_idle_bytes),
+        size(room_bytes)
+    );
+    let in_use = idle.iter().filter(|(_, bytes)| **bytes > 0);
+    let evidence = in_use.map(|(owner, bytes)| format!("idle in {}: {}", named(*owner, request), size(*bytes)));
+    let advice = [
+        format!("free what pins the segments of {owner}: whole segments go back to the device and serve every stream"),
+        "or allocate on one stream and tell the other with record_stream".to_owned(),
+    ];
+    Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(advice))
+}
+
+/// At least `least_bytes` were given back and wait for other streams.
+pub(super) fn pending_frees(view: &AllocatorView, least_bytes: u64, severity: Severity) -> Option<Finding> {
+    let pending_bytes = view.pending_bytes();
+    if pending_bytes < least_bytes.max(1) {
+        return None;
+    }
+    let mut by_stream: BTreeMap<Stream, (u64, u64)> = BTreeMap::new();
+    for segment in &view.segments {
+        for block in segment.blocks.iter().filter(|block| block.status == BlockStatus::ActivePendingFree) {
+            let (count, bytes) = by_stream.entry(segment.stream).or_default();
+            *count += 1;
+            *bytes += block.size_bytes;
+        }
+    }
+    let pending_block_count = by_stream.values().map(|(count, _)| count).sum();
+    let reusable_bytes = view.idle_bytes();
+    let numbers = Numbers::PendingFrees {
+        pending_bytes,
+        pending_block_count,
+        allocated_bytes: view.allocated_bytes,
+        reusable_bytes,
+    };
+    let headline = format!(
+        "{} was given back and waits for other streams: {} are reusable now, not the {} between reserved and allocated",
+        size(pending_bytes),
+        size(reusable_bytes),
+        size(view.reserved_bytes.saturating_sub(view.allocated_bytes))
+    );
+    let evidence = by_stream
+        .iter()
+        .map(|(stream, (count, bytes))| format!("{count} blocks of stream {} wait, {}", stream.0, size(*bytes)));
+    let advice =
+        "let the stream that lags behind catch up (synchronise it), or copy to it less ahead of time".to_owned();
+    Some(Finding::new(severity, numbers, headline).evidence(evidence).advice([advice]))
+}

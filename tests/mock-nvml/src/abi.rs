@@ -68,9 +68,8 @@ pub(crate) fn answer_for(function: &str, handle: *mut c_void, with: impl FnOnce(
 
 /// As [`answer_for`], for a query of memory: time passes by them.
 fn answer_memory(function: &str, handle: *mut c_void, with: impl FnOnce(&Device) -> Return) -> Return {
-    let code = answer_for(function, handle, with);
     state::lock().memory_queried(handle as Handle);
-    code
+    answer_for(function, handle, with)
 }
 
 /// Finds a device or MIG instance and writes its handle.

@@ -67,7 +67,7 @@ pub struct Device {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
-    /// It holds once so many queries of this device's memory were answered, whichever of the two and with whatever result,
+    /// It holds from the query of this device's memory on that follows so many, whichever of the two and with whatever result,
     /// since the document came into force.
     pub after_queries: u64,
     /// The memory from then on.
@@ -122,7 +122,7 @@ impl Device {
         self
     }
 
-    /// The device once so many queries of its memory were answered.
+    /// The device after so many queries of its memory.
     pub(crate) fn at(&self, queries: u64) -> Self {
         let mut device = self.clone();
         for change in self.then.iter().filter(|change| change.after_queries <= queries) {

@@ -36,10 +36,12 @@ impl State {
             None => device,
             Some(instance) => device.mig_devices.get(instance)?,
         };
-        Some(device.at(self.queries.get(&handle).copied().unwrap_or(0)))
+        // What follows a query, such as that of the processes, belongs to the same moment.
+        let before = self.queries.get(&handle).map_or(0, |queries| queries - 1);
+        Some(device.at(before))
     }
 
-    /// Counts a query of a device's memory, once it is answered.
+    /// Counts a query of a device's memory, before it is answered.
     pub(crate) fn memory_queried(&mut self, handle: Handle) {
         *self.queries.entry(handle).or_default() += 1;
     }

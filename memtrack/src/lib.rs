@@ -43,6 +43,7 @@
 //! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
+//! - [`publish`]: a process's figures in a file, for `memtrack smi` and `memtrack check`.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
 //!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
 //!
@@ -113,6 +114,8 @@ mod observer;
 #[forbid(unsafe_code)]
 pub mod phase;
 pub mod pinned;
+#[forbid(unsafe_code)]
+pub mod publish;
 #[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]

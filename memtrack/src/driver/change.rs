@@ -136,9 +136,8 @@ fn difference(bytes: u64, from_bytes: u64) -> i64 {
 impl fmt::Display for DriverChange {
     /// One line: `own +2.00 GiB, others -9.23 GiB, free +7.23 GiB (unstable)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let signed = |bytes: i64| format!("{}{}", if bytes > 0 { "+" } else { "" }, Bytes(bytes));
-        let (own, others, free) = (signed(self.own_bytes), signed(self.others_bytes), signed(self.free_bytes));
-        write!(f, "own {own}, others {others}, free {free}")?;
+        let (own, others, free) = (Bytes(self.own_bytes), Bytes(self.others_bytes), Bytes(self.free_bytes));
+        write!(f, "own {own:+}, others {others:+}, free {free:+}")?;
         f.write_str(if self.free_is_unstable() { " (unstable)" } else { "" })
     }
 }

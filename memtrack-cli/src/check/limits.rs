@@ -89,6 +89,11 @@ pub(super) fn findings(options: &CheckOptions, look: &Look, later: Option<&Look>
     let now = later.unwrap_or(look);
     let mut findings = Vec::new();
     for (place, device) in now.devices.iter().enumerate() {
+        // A GPU split into instances may answer for itself to nobody in a container; they are judged.
+        let has_instances = now.devices.iter().any(|other| other.index == device.index && other.mig_index.is_some());
+        if has_instances && device.mig_index.is_none() && device.memory.is_err() {
+            continue;
+        }
         let of = Of { device, findings: &mut findings };
         of.all(options, look.devices.get(place));
     }

@@ -6,6 +6,7 @@
 mod limits;
 mod options;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::thread;
 
@@ -25,7 +26,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// Runs `memtrack check`; its exit status.
 pub fn run(options: &CheckOptions, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let verdict = match looks(options) {
-        Ok((look, later)) => Verdict::over(limits::findings(options, &look, later.as_ref()), look.devices.len()),
+        Ok((look, later)) => Verdict::over(limits::findings(options, &look, later.as_ref())),
         Err(error) => Verdict { status: UNKNOWN, reason: format!("unknown: {error}"), findings: Vec::new() },
     };
     let line = if options.json { verdict.json() } else { verdict.reason.clone() };
@@ -58,7 +59,7 @@ struct Verdict {
 
 impl Verdict {
     /// What is exceeded counts before what cannot be told.
-    fn over(findings: Vec<Finding>, devices: usize) -> Self {
+    fn over(findings: Vec<Finding>) -> Self {
         let of = |outcome: Outcome| findings.iter().filter(move |finding| finding.outcome == outcome);
         let told = |word: &str, mut found: Vec<&Finding>| {
             let first = found.remove(0);
@@ -71,8 +72,9 @@ impl Verdict {
             (false, _) => (EXCEEDED, told("exceeded", exceeded)),
             (true, false) => (UNKNOWN, told("unknown", unknown)),
             (true, true) => {
+                let devices: BTreeSet<&str> = findings.iter().map(|finding| finding.device.as_str()).collect();
                 let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-                (0, format!("ok: {} within {}", plural(devices, "device"), plural(findings.len(), "limit")))
+                (0, format!("ok: {} within {}", plural(devices.len(), "device"), plural(findings.len(), "limit")))
             }
         };
         Self { status, reason, findings }

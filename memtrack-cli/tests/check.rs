@@ -43,7 +43,7 @@ fn each_limit_holds_at_its_value_and_is_exceeded_one_below() {
         ),
         (&["--max-foreign", "1"], 0, "ok: 1 device within 1 limit\n"),
         (&["--max-foreign", "0"], 1, "exceeded: GPU 0 has 1 foreign process, more than 0\n"),
-        (&[], 0, "ok: 1 device within 1 limit\n"),
+        (&[], 0, "ok: 1 device with figures\n"),
         (
             &["--max-used", "7GiB", "--max-foreign", "0", "--max-unexplained", "1%"],
             1,
@@ -165,7 +165,8 @@ fn wrong_usage_is_status_2() {
 
 #[test]
 fn json_has_every_limit_of_every_device_with_its_figures() {
-    let fake = Fake::new("check-json", [card(1, 2 * GIB), card(2, 9 * GIB)]);
+    let busy = card(1, 2 * GIB).compute_process(NEIGHBOUR, Some(GIB));
+    let fake = Fake::new("check-json", [busy, card(2, 9 * GIB)]);
     let verdict = fake.json(&["check", "--json", "--max-used", "8GiB", "--max-fragmentation", "5%"]);
     assert_eq!(verdict["schema_version"], 1);
     assert_eq!((&verdict["status"], &verdict["exit_status"]), (&"exceeded".into(), &1.into()));
@@ -176,7 +177,7 @@ fn json_has_every_limit_of_every_device_with_its_figures() {
     let (used, scattered) = (Some("max-used"), Some("max-fragmentation"));
     assert_eq!(
         outcomes,
-        [(used, Some("ok")), (scattered, Some("unknown")), (used, Some("exceeded")), (scattered, Some("unknown"))]
+        [(used, Some("ok")), (scattered, Some("unknown")), (used, Some("exceeded")), (scattered, Some("ok"))]
     );
     assert_eq!(findings[2]["value"], 9.0 * GIB as f64);
     assert_eq!(findings[1]["value"], Value::Null);

@@ -223,7 +223,7 @@ fn mig_instances_have_figures_of_their_own_where_the_gpu_gives_none() {
     assert_eq!((&devices[0]["mig_mode"], &devices[0]["memory"]), (&json!(true), &Value::Null));
     assert_eq!(devices[2]["memory"]["used_bytes"], GIB);
     let (status, output, _) = fake.run(&["check", "--max-used", "2GiB"]);
-    assert_eq!((status, output.as_str()), (0, "ok: 2 devices within 2 limits\n"));
+    assert_eq!((status, output.as_str()), (0, "ok: 2 devices within 1 limit\n"));
 }
 
 #[test]

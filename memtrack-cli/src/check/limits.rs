@@ -216,7 +216,7 @@ impl Of<'_> {
         }
     }
 
-    /// The worst of the processes that publish; with none of them nothing is fragmented that could be told.
+    /// The worst of the processes that publish. Where none does it cannot be told, unless there is none at all.
     fn fragmentation(&mut self, most_percent: f64) {
         let shares = self.device.processes.iter().flat_map(|process| {
             process
@@ -224,8 +224,10 @@ impl Of<'_> {
                 .iter()
                 .filter_map(|allocator| Some((PublishedAllocator::fragmentation(allocator)?, process.pid)))
         });
+        let device = self.device;
+        let is_idle = device.list_failure.is_none() && device.list_is_complete && device.processes.is_empty();
         match shares.max_by(|(first, _), (second, _)| first.total_cmp(second)) {
-            None if self.device.processes.iter().any(|process| process.publishes()) => {
+            None if is_idle || device.processes.iter().any(|process| process.publishes()) => {
                 self.put(Limit::MaxFragmentation, Outcome::Ok, Some((0.0, most_percent / 100.0)), "");
             }
             None => {

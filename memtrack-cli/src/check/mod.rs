@@ -73,8 +73,13 @@ impl Verdict {
             (true, false) => (UNKNOWN, told("unknown", unknown)),
             (true, true) => {
                 let devices: BTreeSet<&str> = findings.iter().map(|finding| finding.device.as_str()).collect();
+                let limits: BTreeSet<&str> = findings.iter().map(|finding| finding.limit.name()).collect();
                 let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-                (0, format!("ok: {} within {}", plural(devices.len(), "device"), plural(findings.len(), "limit")))
+                let devices = plural(devices.len(), "device");
+                match limits.contains(Limit::Answers.name()) {
+                    true => (0, format!("ok: {devices} with figures")),
+                    false => (0, format!("ok: {devices} within {}", plural(limits.len(), "limit"))),
+                }
             }
         };
         Self { status, reason, findings }

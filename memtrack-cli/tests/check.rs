@@ -1,6 +1,6 @@
 //! `memtrack check`: what each limit answers, and the exit status that a health check reads.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "nvml"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

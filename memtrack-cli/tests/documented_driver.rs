@@ -2,7 +2,7 @@
 //!
 //! With `MEMTRACK_BLESS=1` the document's output is written anew; look at what changed.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "nvml"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

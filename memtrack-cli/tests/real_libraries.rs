@@ -3,7 +3,7 @@
 //! `scripts/driver-libraries FOLDER` fetches them; the tests are run with `MEMTRACK_DRIVER_LIBRARIES=FOLDER` and `--ignored`, on
 //! a machine without NVIDIA's kernel driver.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "cuda", feature = "nvml"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! `memtrack smi` over a library that stands in for NVML: what comes out, and what stays unknown.
 
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "nvml"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests are tests")]
 
 mod common;

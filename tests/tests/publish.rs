@@ -1,6 +1,7 @@
 //! Figures a process publishes: whole, current, and known as stale once the process ended.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use memtrack::driver::{
     VisibleDevices, cuda_numbers,
 };
 use memtrack::units::{GIB, KIB, MIB};
-use memtrack_mock_nvml::{Change, Device, Instance, Memory};
+use memtrack_mock_nvml::{Change, Device, Memory};
 
 use crate::gpu::Gpu;
 use crate::{FUNCTION_NOT_FOUND, IDLE, NOT_SUPPORTED, OWN_PID, attach, card, nvml, used};

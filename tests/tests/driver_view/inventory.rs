@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn open(nvml: &Instance) -> Inventory {
-    Inventory::open(Some(nvml.path().as_os_str())).unwrap()
+    Inventory::open(Some(nvml.path().as_os_str())).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn instance(number: u8) -> Device {

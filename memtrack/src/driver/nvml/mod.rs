@@ -1,7 +1,7 @@
 //! The queries themselves, through nvml-wrapper: the only folder that knows it.
 //!
 //! Loading and NVML's errors are here, one device's queries in [`connection`], the finding of all devices in
-//! [`inventory`].
+//! [`mod@inventory`].
 
 mod connection;
 mod inventory;

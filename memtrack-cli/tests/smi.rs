@@ -98,6 +98,23 @@ fn r12_on_unified_memory_the_process_has_its_figure_and_the_totals_are_labelled_
 }
 
 #[test]
+fn r12_a_limit_of_all_that_a_number_can_say_is_no_limit() {
+    let fake = Fake::new("smi-limit", [card(1, 6 * GIB).compute_process(TRAINING, Some(6 * GIB))]);
+    for (limit, said, has_limit) in
+        [(json!(u64::MAX), "no limit", false), (Value::Null, "no limit", false), (json!(16 * GIB), "16.00 GiB", true)]
+    {
+        let mut published = publication(TRAINING, 1, 4 * GIB, 5 * GIB, None);
+        published["allocators"][0]["limit_bytes"] = limit;
+        fake.publish("training", &published);
+        let (_, text, _) = fake.run(&["smi"]);
+        assert!(text.lines().any(|line| line.ends_with(said)), "{text}");
+        assert!(!text.contains("17179869184"), "{text}");
+        let look = fake.json(&["smi", "--json"]);
+        assert_eq!(look["devices"][0]["processes"][0]["published"][0]["has_limit"], has_limit);
+    }
+}
+
+#[test]
 fn r11_the_number_of_cuda_is_shown_beside_nvmls_and_said_to_be_a_guess_when_it_is() {
     let fake = Fake::new("smi-mask", (1..=4).map(|number| card(number, u64::from(number) * 10 * GIB)));
     let numbers = |mask: &str, order: Option<&str>| {

@@ -138,6 +138,7 @@ fn allocator(allocator: &PublishedAllocator) -> Value {
         "inactive_split_bytes": allocator.inactive_split_bytes,
         "largest_free_block_bytes": allocator.largest_free_block_bytes,
         "fragmentation": allocator.fragmentation(),
+        "has_limit": allocator.limit_bytes.is_some(),
         "limit_bytes": allocator.limit_bytes,
         "retry_count": allocator.retry_count,
         "oom_count": allocator.oom_count,

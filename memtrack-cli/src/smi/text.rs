@@ -116,7 +116,7 @@ fn write_processes(text: &mut String, processes: &[ProcessLook]) {
     if processes.is_empty() {
         return;
     }
-    let heading = ["process", "program", "driver", "allocated", "cached", "context", "unexplained"];
+    let heading = ["process", "program", "driver", "allocated", "cached", "context", "unexplained", "limit"];
     let mut rows = vec![heading.map(str::to_owned)];
     for process in processes {
         let bytes =
@@ -136,9 +136,22 @@ fn write_processes(text: &mut String, processes: &[ProcessLook]) {
             bytes(published(process.sum(memtrack::publish::PublishedAllocator::cached_bytes))),
             bytes(context),
             unexplained(process).map_or_else(|| "-".to_owned(), |bytes| Bytes(bytes).to_string()),
+            limit(process),
         ]);
     }
-    write_table(text, &rows, [true, false, true, true, true, true, true]);
+    write_table(text, &rows, [true, false, true, true, true, true, true, true]);
+}
+
+/// What the process may reserve: the largest limit of its allocators.
+fn limit(process: &ProcessLook) -> String {
+    if !process.publishes() {
+        return "-".to_owned();
+    }
+    let limits: Option<Vec<u64>> = process.published.iter().map(|allocator| allocator.limit_bytes).collect();
+    match limits.and_then(|limits| limits.into_iter().max()) {
+        Some(bytes) => Bytes::unsigned(bytes).to_string(),
+        None => "no limit".to_owned(),
+    }
 }
 
 fn write_published(text: &mut String, look: &Look) {

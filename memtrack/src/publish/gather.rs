@@ -35,7 +35,8 @@ fn figures(allocator: &CachingAllocator) -> PublishedAllocator {
         peak_reserved_bytes: unsigned(stats.reserved_bytes.all.peak),
         inactive_split_bytes: unsigned(stats.inactive_split_bytes.all.current),
         largest_free_block_bytes: allocator.inner().largest_free_block_bytes(),
-        limit_bytes: allocator.limit_bytes(),
+        // A limit of all that a number can say is none.
+        limit_bytes: allocator.limit_bytes().filter(|bytes| *bytes != u64::MAX),
         retry_count: unsigned(stats.num_alloc_retries),
         oom_count: unsigned(stats.num_ooms),
         context_bytes: context_bytes(allocator),

@@ -132,7 +132,7 @@ fn allocator(value: &Value) -> Result<PublishedAllocator, ReadError> {
         peak_reserved_bytes: number(value, "peak_reserved_bytes")?,
         inactive_split_bytes: number(value, "inactive_split_bytes")?,
         largest_free_block_bytes: number(value, "largest_free_block_bytes")?,
-        limit_bytes: optional(value, "limit_bytes")?,
+        limit_bytes: optional(value, "limit_bytes")?.filter(|bytes| *bytes != u64::MAX),
         retry_count: number(value, "retry_count")?,
         oom_count: number(value, "oom_count")?,
         context_bytes: optional(value, "context_bytes")?,

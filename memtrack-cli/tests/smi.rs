@@ -164,6 +164,65 @@ fn queries_print_as_nvidia_smis_do() {
     assert_eq!(csv, expected);
 }
 
+/// What `nvidia-smi` showed of an idle H200 (driver 580.159.04): 143771, 616, 0 and 143156 MiB.
+#[test]
+fn mebibytes_of_queries_are_rounded_up_as_nvidia_smis_are() {
+    let (total, reserved) = (143_771 * MIB, 644_939_776);
+    let memory = Memory { total, reserved, free: total - reserved, used: 0 };
+    let fake = Fake::new("smi-rounding", [card(1, 0).memory(memory)]);
+    let fields = "--query-gpu=memory.total,memory.reserved,memory.used,memory.free";
+    let (_, csv, _) = fake.run(&["smi", fields, "--format=csv,noheader,nounits"]);
+    assert_eq!(csv, "143771, 616, 0, 143156\n");
+}
+
+/// A process 1 of a pid namespace of its own, as in a container; `None` where none may be made.
+fn process_in_a_container() -> Option<(std::process::Child, u32)> {
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child", "sleep", "60"]).stderr(Stdio::null());
+    let mut outer = unshare.spawn().ok()?;
+    let children = format!("/proc/{0}/task/{0}/children", outer.id());
+    for _ in 0..200 {
+        let inner = std::fs::read_to_string(&children).unwrap_or_default();
+        if let Some(pid) = inner.split_whitespace().next().and_then(|pid| pid.parse().ok()) {
+            return Some((outer, pid));
+        }
+        if outer.try_wait().ok()?.is_some() {
+            return None;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let _ = outer.kill();
+    None
+}
+
+#[test]
+fn a_process_in_a_container_is_found_by_its_namespace_and_its_number_inside() {
+    let Some((mut outer, pid)) = process_in_a_container() else {
+        eprintln!("not tested: this user may not make a pid namespace");
+        return;
+    };
+    let fake = Fake::new("smi-container", [card(1, 3 * GIB).compute_process(pid, Some(2 * GIB + 300 * MIB))]);
+    let mut inside = publication(1, 1, GIB, 2 * GIB, None);
+    let namespace = std::fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap();
+    inside["pid_namespace"] = namespace.to_str().unwrap().into();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let start: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    inside["start_ticks"] = (start + 1).into();
+    fake.publish("1.4026531999", &inside);
+    let another = fake.json(&["smi", "--json"]);
+    inside["start_ticks"] = start.into();
+    fake.publish("1.4026531999", &inside);
+    let look = fake.json(&["smi", "--json"]);
+    outer.kill().unwrap();
+    outer.wait().unwrap();
+    assert_eq!(look["devices"][0]["processes"][0]["pid"], pid, "{look}");
+    assert_eq!(look["devices"][0]["used"]["allocated"]["bytes"], GIB);
+    assert_eq!(look["devices"][0]["used"]["other_processes"]["bytes"], 0);
+    assert_eq!(look["published"]["unmatched"], json!([]));
+    assert_eq!(another["devices"][0]["used"]["allocated"]["bytes"], 0, "the number went to another process");
+    assert_eq!(another["published"]["unmatched"][0]["pid"], 1);
+}
+
 #[test]
 fn wrong_usage_is_status_2_and_names_what_is_right() {
     let fake = Fake::new("smi-usage", [card(1, 0)]);

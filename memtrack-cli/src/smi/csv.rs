@@ -1,7 +1,7 @@
 //! Queries in `nvidia-smi`'s form: a line of names, then a line for each device or process.
 //!
-//! Names, units and the marks for what is not known are `nvidia-smi`'s, so that scripts read both. MiB are whole and rounded
-//! down.
+//! Names, units and the marks for what is not known are `nvidia-smi`'s, so that scripts read both. MiB are whole and rounded up,
+//! as there: an H200's 615.06 MiB that the driver reserves are 616.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -215,7 +215,7 @@ fn app_value(device: &DeviceLook, process: &ProcessLook, field: AppField, format
 
 fn mebibytes(bytes: u64, format: Format) -> String {
     let unit = if format.nounits { "" } else { " MiB" };
-    format!("{}{unit}", bytes / MIB)
+    format!("{}{unit}", bytes.div_ceil(MIB))
 }
 
 fn said(value: &Result<String, QueryFailure>) -> String {

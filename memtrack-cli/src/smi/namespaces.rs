@@ -10,7 +10,7 @@ pub(super) fn program(pid: u32) -> Option<String> {
 
 /// The number by which a process that published is known here: its own, or, for one in a container, the outer one.
 ///
-/// That of a container is found by its pid namespace and its number inside, which takes the right to look at the process.
+/// That of a container is found by its pid namespace, its number inside and its start, which takes the right to look at the process.
 pub(super) fn pid_here(publication: &Publication) -> Option<u32> {
     match publication.liveness() {
         Liveness::Alive => Some(publication.pid),
@@ -29,7 +29,7 @@ fn outer_pid(publication: &Publication) -> Option<u32> {
     });
     inside.find(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        innermost_pid(&status) == Some(publication.pid)
+        innermost_pid(&status) == Some(publication.pid) && publication.started_as(*pid)
     })
 }
 

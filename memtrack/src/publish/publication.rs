@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use crate::device::{DeviceKind, DeviceUuid, PciAddress};
 
 use super::Liveness;
+use super::liveness::start_of;
 
 /// The number of the form in which files are written.
 pub(super) const FORM: u64 = 1;
@@ -31,6 +32,12 @@ impl Publication {
     /// Whether the process is there still.
     pub fn liveness(&self) -> Liveness {
         Liveness::of(self.pid, self.start_ticks, self.pid_namespace.as_deref())
+    }
+
+    /// Whether the process that has this number here started when the one that published did: for readers outside its
+    /// container, who know it by another number.
+    pub fn started_as(&self, pid: u32) -> bool {
+        self.start_ticks.is_some() && start_of(pid) == self.start_ticks
     }
 }
 

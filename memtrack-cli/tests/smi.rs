@@ -346,6 +346,25 @@ fn a_process_that_lives_is_matched_by_its_number_and_its_context_is_what_it_has_
 }
 
 #[test]
+fn a_context_measured_over_the_whole_device_gives_way_to_the_drivers_list_and_else_is_at_most() {
+    let whole_device = |context: u64| {
+        let mut published = publication(TRAINING, 1, GIB, 2 * GIB, Some(context));
+        published["allocators"][0]["context_method"] = "whole device".into();
+        published
+    };
+    let context = |listed: Option<u64>| {
+        let test = format!("smi-whole-{}", listed.is_some());
+        let fake = Fake::new(&test, [card(1, 9 * GIB).compute_process(TRAINING, listed)]);
+        fake.publish("training", &whole_device(7 * GIB));
+        fake.json(&["smi", "--json"])["devices"][0]["used"]["context"].clone()
+    };
+    let listed = context(Some(2 * GIB + 300 * MIB));
+    assert_eq!((&listed["bytes"], &listed["source"]), (&json!(300 * MIB), &json!("process list less reserved")));
+    let unlisted = context(None);
+    assert_eq!((&unlisted["bytes"], &unlisted["exactness"]), (&json!(7 * GIB), &json!("at most")));
+}
+
+#[test]
 fn in_a_container_that_hides_numbers_nothing_is_counted_twice() {
     // The driver lists the host's number of a process that published under its own.
     let fake = Fake::new(

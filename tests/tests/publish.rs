@@ -154,6 +154,10 @@ fn a_spoilt_file_says_what_is_wrong_and_the_others_are_read() {
     with(|value| value["allocators"][0]["reserved_bytes"] = (-1).into(), "`reserved_bytes` is missing");
     with(|value| value["allocators"][0]["kind"] = "tape".into(), "`kind` is missing");
     with(|value| value["allocators"][0]["uuid"] = "é".repeat(16).into(), "`uuid` is missing or no UUID");
+    with(
+        |value| value["allocators"][0]["context_bytes"] = 5.into(),
+        "`context_method` is missing or no way to measure",
+    );
     with(|value| value["published_unix_ms"] = u64::MAX.into(), "");
     spoilt.push((value_without_limit(&good), "`limit_bytes` is missing"));
     for (index, (text, _)) in spoilt.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memtrack::driver::{Exactness, PartKind, ProcessBytes, QueryFailure};
+use memtrack::driver::{ContextMethod, Exactness, PartKind, ProcessBytes, QueryFailure};
 use memtrack::publish::PublishedAllocator;
 
 use super::ProcessLook;
@@ -137,25 +137,39 @@ impl Account {
     }
 }
 
-/// A process's context: as it measured it itself, else what the driver lists beyond what it reserved.
+/// A process's context: as it measured it from the driver's list itself, else what the driver lists beyond what it reserved, else
+/// as it measured it otherwise.
 pub(super) fn context_of(process: &ProcessLook) -> Option<(u64, Source, Exactness)> {
-    let measured: Option<Vec<u64>> = process.published.iter().map(|allocator| allocator.context_bytes).collect();
+    // Several allocators on one device share the context, and each may have measured it.
+    let measured = process.published.iter().map(|allocator| allocator.context).collect::<Option<Vec<_>>>();
+    let measured = measured.and_then(|measured| measured.into_iter().max_by_key(|context| context.bytes));
     let driver_bytes = process.driver.as_ref().and_then(ProcessBytes::known);
-    if let Some(measured) = measured {
-        // Several allocators on one device share the context, and each may have measured it.
-        let bytes = measured.into_iter().max()?;
-        return Some((bytes, Source::Published, Exactness::Exact));
-    }
     let reserved_bytes = process.sum(|allocator| allocator.reserved_bytes);
-    let bytes = driver_bytes?.checked_sub(reserved_bytes)?;
-    Some((bytes, Source::ProcessListLessReserved, Exactness::AtMost))
+    match (measured, driver_bytes.and_then(|bytes| bytes.checked_sub(reserved_bytes))) {
+        (Some(context), _) if context.method == ContextMethod::OwnProcess => {
+            Some((context.bytes, Source::Published, Exactness::Exact))
+        }
+        // Libraries that it loaded since are in it.
+        (_, Some(bytes)) => Some((bytes, Source::ProcessListLessReserved, Exactness::AtMost)),
+        (Some(context), None) => {
+            let is_estimate = context.method == ContextMethod::AboveBaseline;
+            let exactness = if is_estimate { Exactness::Estimate } else { Exactness::AtMost };
+            Some((context.bytes, Source::Published, exactness))
+        }
+        (None, None) => None,
+    }
 }
 
 fn context(publishing: &[&ProcessLook]) -> Line {
     let contexts: Vec<_> = publishing.iter().filter_map(|process| context_of(process)).collect();
     let bytes = contexts.iter().map(|(bytes, _, _)| *bytes).fold(0, u64::saturating_add);
-    let derived = contexts.iter().find(|(_, source, _)| *source == Source::ProcessListLessReserved);
-    let (source, exactness) = derived.map_or((Source::Published, Exactness::Exact), |derived| (derived.1, derived.2));
+    // The least exact of them speaks for the sum.
+    let least = contexts.iter().max_by_key(|(_, _, exactness)| match exactness {
+        Exactness::Exact => 0,
+        Exactness::Estimate => 1,
+        _ => 2,
+    });
+    let (source, exactness) = least.map_or((Source::Published, Exactness::Exact), |least| (least.1, least.2));
     match contexts.len() {
         0 if !publishing.is_empty() => {
             let reason = "it was not published, and the driver has no figure of the process";

@@ -90,7 +90,7 @@ pub(crate) fn publication(pid: u32, card: u8, allocated: u64, reserved: u64, con
             "allocated_bytes": allocated, "requested_bytes": allocated, "reserved_bytes": reserved,
             "peak_allocated_bytes": allocated, "peak_reserved_bytes": reserved, "inactive_split_bytes": 0,
             "largest_free_block_bytes": (reserved - allocated) / 2, "limit_bytes": null, "retry_count": 0, "oom_count": 0,
-            "context_bytes": context,
+            "context_bytes": context, "context_method": context.map(|_| "own process"),
         }],
     })
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::liveness::{own_namespace, start_of};
 use super::{Publication, PublishedAllocator};
 use crate::allocator::{CachingAllocator, allocators};
-use crate::driver::{DriverUnavailable, DriverView};
+use crate::driver::{ContextMemory, DriverUnavailable, DriverView};
 
 pub(super) fn gather() -> Publication {
     let pid = std::process::id();
@@ -39,14 +39,14 @@ fn figures(allocator: &CachingAllocator) -> PublishedAllocator {
         limit_bytes: allocator.limit_bytes().filter(|bytes| *bytes != u64::MAX),
         retry_count: unsigned(stats.num_alloc_retries),
         oom_count: unsigned(stats.num_ooms),
-        context_bytes: context_bytes(allocator),
+        context: context(allocator),
     }
 }
 
 /// As the view that goes with the allocator measured it, if one is attached; none is attached for this.
-fn context_bytes(allocator: &CachingAllocator) -> Option<u64> {
+fn context(allocator: &CachingAllocator) -> Option<ContextMemory> {
     let attached: &Result<DriverView, DriverUnavailable> = allocator.inner().companion.get()?.downcast_ref()?;
-    attached.as_ref().ok().map(|view| view.context().bytes)
+    attached.as_ref().ok().map(DriverView::context)
 }
 
 fn unsigned(bytes: i64) -> u64 {

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use crate::device::{DeviceKind, DeviceUuid, PciAddress};
+use crate::driver::{ContextMemory, ContextMethod};
 
 use super::Liveness;
 use super::liveness::start_of;
@@ -75,8 +76,8 @@ pub struct PublishedAllocator {
     pub retry_count: u64,
     /// Out of memory errors returned.
     pub oom_count: u64,
-    /// Bytes of the CUDA context as the process measured it; `None` where it did not.
-    pub context_bytes: Option<u64>,
+    /// The CUDA context as the process measured it; `None` where it did not.
+    pub context: Option<ContextMemory>,
 }
 
 impl PublishedAllocator {
@@ -92,3 +93,10 @@ impl PublishedAllocator {
         (self.reserved_bytes > 0).then(|| scattered_bytes as f64 / self.reserved_bytes as f64)
     }
 }
+
+/// How files name the ways to measure a context.
+pub(super) const CONTEXT_METHODS: [(ContextMethod, &str); 3] = [
+    (ContextMethod::OwnProcess, "own process"),
+    (ContextMethod::AboveBaseline, "above baseline"),
+    (ContextMethod::WholeDevice, "whole device"),
+];

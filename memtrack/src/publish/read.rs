@@ -7,9 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::publication::FORM;
+use super::publication::{CONTEXT_METHODS, FORM};
 use super::{Liveness, Publication, PublishedAllocator, ReadError};
 use crate::device::{DeviceKind, DeviceUuid, PciAddress};
+use crate::driver::ContextMemory;
 
 /// A file of a hundred allocators has 60 KiB.
 const LIMIT_BYTES: u64 = 1 << 20;
@@ -135,8 +136,16 @@ fn allocator(value: &Value) -> Result<PublishedAllocator, ReadError> {
         limit_bytes: optional(value, "limit_bytes")?.filter(|bytes| *bytes != u64::MAX),
         retry_count: number(value, "retry_count")?,
         oom_count: number(value, "oom_count")?,
-        context_bytes: optional(value, "context_bytes")?,
+        context: context(value)?,
     })
+}
+
+fn context(value: &Value) -> Result<Option<ContextMemory>, ReadError> {
+    let Some(bytes) = optional(value, "context_bytes")? else { return Ok(None) };
+    let method = CONTEXT_METHODS.iter().find(|(_, name)| value["context_method"].as_str() == Some(name));
+    let (method, _) =
+        method.ok_or(ReadError::Field { field: "context_method", expected: "way to measure a context" })?;
+    Ok(Some(ContextMemory::new(bytes, *method)))
 }
 
 fn number(value: &Value, field: &'static str) -> Result<u64, ReadError> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::UNIX_EPOCH;
 
 use super::liveness::own_namespace;
-use super::publication::FORM;
+use super::publication::{CONTEXT_METHODS, FORM};
 use super::{Publication, PublishError, PublishedAllocator};
 
 /// The machine's own pid namespace, fixed in Linux (`PROC_PID_INIT_INO`).
@@ -104,7 +104,10 @@ fn allocator_text(allocator: &PublishedAllocator) -> String {
     fields.optional("limit_bytes", allocator.limit_bytes);
     fields.put("retry_count", allocator.retry_count);
     fields.put("oom_count", allocator.oom_count);
-    fields.optional("context_bytes", allocator.context_bytes);
+    let context = allocator.context.as_ref();
+    let method = context.and_then(|context| CONTEXT_METHODS.iter().find(|(method, _)| *method == context.method));
+    fields.optional("context_bytes", context.map(|context| context.bytes));
+    fields.optional("context_method", method.map(|(_, name)| Quoted(name)));
     fields.done()
 }
 

@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::nvml::{Fake, GIB, MIB, NEIGHBOUR, TRAINING, card, end, publication};
 use memtrack_mock_nvml::{Change, Configuration, Memory};
 use serde_json::Value;
@@ -193,6 +195,33 @@ fn a_list_that_may_be_incomplete_proves_foreign_processes_but_not_their_absence(
 }
 
 #[test]
+fn in_a_container_of_its_own_the_absence_of_foreign_processes_cannot_be_told() {
+    let fake = Fake::new("check-container", [card(1, GIB).compute_process(NEIGHBOUR, Some(MIB))]);
+    let plain = fake.command(&["check", "--max-foreign", "1"]);
+    let inside = |extra: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork"]).arg(plain.get_program()).args(plain.get_args()).args(extra);
+        for (variable, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+        end(&mut command)
+    };
+    let may_make_one = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    if !may_make_one.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: this user may not make a pid namespace");
+        return;
+    }
+    let (status, output, _) = inside(&[]);
+    let said = "unknown: GPU 0 max-foreign: the driver may list only some of the processes in this container\n";
+    assert_eq!((status, output.as_str()), (3, said));
+    let (status, output, _) = inside(&["--all-processes"]);
+    assert_eq!((status, output.as_str()), (0, "ok: 1 device within 1 limit\n"));
+}
+
+#[test]
 fn the_old_and_the_new_query_are_not_subtracted() {
     // The old query answers the first look; that the new one works later changes nothing.
     let card_with = |used: u64| Memory { used, ..card(1, used).memory };
@@ -205,7 +234,7 @@ fn the_old_and_the_new_query_are_not_subtracted() {
 #[test]
 fn the_library_may_be_named_by_the_environment() {
     let fake = Fake::new("check-environment", [card(1, GIB)]);
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memtrack"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memtrack"));
     command.arg("check").env("MEMTRACK_NVML_LIB", "/does/not/exist/libnvidia-ml.so.1");
     let (status, output, _) = end(&mut command);
     assert_eq!(status, 3);

@@ -9,7 +9,7 @@ use crate::options::{Command, Options, ReplayOptions};
 use crate::replay::{escaped, replay_file};
 
 /// Wrong usage, a file without a result, or a result that cannot be written.
-const FAILED: u8 = 2;
+pub(crate) const FAILED: u8 = 2;
 
 /// Runs the program. Results go to `output`, errors to `errors`.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
@@ -25,6 +25,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
     };
     match options.command {
         Command::Replay(options) => replay(&options, output, errors),
+        Command::Smi(options) => crate::smi::run(&options, output, errors),
+        Command::Check(options) => crate::check::run(&options, output, errors),
     }
 }
 
@@ -58,6 +60,6 @@ fn replay(options: &ReplayOptions, output: &mut dyn Write, errors: &mut dyn Writ
     status
 }
 
-fn reader_is_gone(error: &io::Error) -> bool {
+pub(crate) fn reader_is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }

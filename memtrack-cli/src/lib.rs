@@ -4,14 +4,18 @@
 //! - [`operation`]: one thing that a recording asks.
 //! - [`session`]: a device and an allocator that do it.
 //! - [`replay`]: both together, and what came of it.
+//! - [`smi`]: the memory of every GPU, by the driver and by memtrack.
+//! - [`check`]: the same against limits, for health checks.
 //! - [`options`] and [`command`]: the command line around them.
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod command;
 pub mod operation;
 pub mod options;
 pub mod recording;
 pub mod replay;
 pub mod session;
+pub mod smi;
 pub mod statistics;

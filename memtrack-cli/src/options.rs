@@ -6,8 +6,10 @@ use clap::{Args, Parser, Subcommand};
 use memtrack::units::{ACCEPTED_FORMS, ParseSizeError, parse_size};
 use memtrack::{Config, Policy};
 
+use crate::check::CheckOptions;
 use crate::replay::Choices;
 use crate::session::Place;
+use crate::smi::SmiOptions;
 
 /// Tools around memtrack, the caching GPU allocator that counts as PyTorch's does.
 #[derive(Debug, Clone, Parser)]
@@ -23,6 +25,10 @@ pub struct Options {
 pub enum Command {
     /// Replay recorded allocations: check them against what PyTorch answered, or measure them with other settings
     Replay(ReplayOptions),
+    /// Show the memory of every GPU and process: the driver's figures beside memtrack's own
+    Smi(SmiOptions),
+    /// Check the memory of GPUs against limits, for health checks of Kubernetes and Slurm
+    Check(CheckOptions),
 }
 
 /// Replays recordings on memtrack's allocator.
@@ -83,7 +89,7 @@ fn place(text: &str) -> Result<Place, String> {
     ordinal.map(Place::Cuda).ok_or_else(|| "expected simulated, cuda, or cuda:N for the GPU of that number".to_owned())
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
         Ok(bytes) => Ok(bytes),
         // The two whose messages name no forms.

@@ -45,6 +45,7 @@
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
 //! - [`diagnosis`]: findings, why memory ran out or may; [`post_mortem`]: what is written when it did.
+//! - [`publish`]: a process's figures in a file, for `memtrack smi` and `memtrack check`.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
 //!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
 //!
@@ -119,6 +120,8 @@ pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
 pub mod post_mortem;
+#[forbid(unsafe_code)]
+pub mod publish;
 #[forbid(unsafe_code)]
 mod retry;
 #[forbid(unsafe_code)]

@@ -129,7 +129,7 @@ const INITIAL_NAMESPACE: &str = "pid:[4026531836]";
 
 impl PidNamespace {
     /// The namespace this process is in.
-    pub(super) fn of_this_process() -> Self {
+    pub fn of_this_process() -> Self {
         #[cfg(target_os = "linux")]
         {
             match std::fs::read_link("/proc/self/ns/pid") {

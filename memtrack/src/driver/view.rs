@@ -45,6 +45,7 @@ pub enum MatchedBy {
 /// [`sample`]: Self::sample
 pub struct DriverView {
     connection: Connection,
+    matched_by: MatchedBy,
     own_pid: u32,
     namespace: PidNamespace,
     /// The query that answered first. It is kept: the other one's figures mean something else.
@@ -73,7 +74,7 @@ impl DriverView {
 
     /// By what the device was found.
     pub fn matched_by(&self) -> MatchedBy {
-        self.connection.matched_by()
+        self.matched_by
     }
 
     /// The driver's version, such as `580.95.05`, if it says.
@@ -183,7 +184,7 @@ impl DriverViewBuilder {
         if matches!(kind, DeviceKind::Host | DeviceKind::Simulated) {
             return Err(DriverUnavailable::NoDriver { device: device.name().to_owned(), kind });
         }
-        let connection = Connection::open(lib_path.as_deref(), device)?;
+        let (connection, matched_by) = Connection::open(lib_path.as_deref(), device)?;
         // A number given by hand is the driver's number, whatever namespace this process is in.
         let (own_pid, namespace) = match own_pid {
             Some(pid) => (pid, PidNamespace::Initial),
@@ -192,7 +193,7 @@ impl DriverViewBuilder {
         let sample = sample_through(&connection, None, own_pid, namespace)?;
         let context = ContextMemory::measure(&sample, reserved_bytes, baseline)?;
         let query = sample.memory.ok().map(|memory| memory.query);
-        Ok(DriverView { connection, own_pid, namespace, query, baseline, context: Mutex::new(context) })
+        Ok(DriverView { connection, matched_by, own_pid, namespace, query, baseline, context: Mutex::new(context) })
     }
 }
 

@@ -2,19 +2,18 @@
 
 use std::ffi::OsStr;
 
-use super::{DriverMemory, DriverUnavailable, MatchedBy, MemoryQuery, ProcessMemory, QueryFailure};
+use super::{DriverDevice, DriverMemory, DriverUnavailable, MatchedBy, MemoryQuery, ProcessMemory, QueryFailure};
 use crate::device::Device;
 
 /// A connection that cannot exist.
 pub(super) enum Connection {}
 
 impl Connection {
-    pub(super) fn open(_lib_path: Option<&OsStr>, _device: &dyn Device) -> Result<Self, DriverUnavailable> {
+    pub(super) fn open(
+        _lib_path: Option<&OsStr>,
+        _device: &dyn Device,
+    ) -> Result<(Self, MatchedBy), DriverUnavailable> {
         Err(DriverUnavailable::FeatureOff)
-    }
-
-    pub(super) fn matched_by(&self) -> MatchedBy {
-        match *self {}
     }
 
     pub(super) fn driver_version(&self) -> Option<&str> {
@@ -28,4 +27,8 @@ impl Connection {
     pub(super) fn processes(&self) -> (Result<Vec<ProcessMemory>, QueryFailure>, bool) {
         match *self {}
     }
+}
+
+pub(super) fn inventory(_lib_path: Option<&OsStr>) -> Result<(Option<String>, Vec<DriverDevice>), DriverUnavailable> {
+    Err(DriverUnavailable::FeatureOff)
 }

@@ -5,14 +5,15 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use crate::configuration::{Device, Memory, Process};
-use crate::state::{self, State};
+use crate::state::{self, Handle, State};
 
-type Return = c_uint;
-const SUCCESS: Return = 0;
+pub(crate) type Return = c_uint;
+pub(crate) const SUCCESS: Return = 0;
 const UNINITIALIZED: Return = 1;
-const INVALID_ARGUMENT: Return = 2;
-const NOT_FOUND: Return = 6;
-const INSUFFICIENT_SIZE: Return = 7;
+pub(crate) const INVALID_ARGUMENT: Return = 2;
+pub(crate) const NOT_SUPPORTED: Return = 3;
+pub(crate) const NOT_FOUND: Return = 6;
+pub(crate) const INSUFFICIENT_SIZE: Return = 7;
 const DRIVER_NOT_LOADED: Return = 9;
 const FUNCTION_NOT_FOUND: Return = 13;
 const NO_INSTANCE: c_uint = c_uint::MAX;
@@ -48,7 +49,7 @@ pub struct ProcessInfo {
 }
 
 /// Counts the call, applies the document's errors, and answers from the document.
-fn answer(function: &str, with: impl FnOnce(&State) -> Return) -> Return {
+pub(crate) fn answer(function: &str, with: impl FnOnce(&State) -> Return) -> Return {
     let mut state = state::lock();
     match (state.called(function), &state.configuration) {
         (Some(code), _) => code,
@@ -58,30 +59,30 @@ fn answer(function: &str, with: impl FnOnce(&State) -> Return) -> Return {
 }
 
 /// As [`answer`], for the device behind a handle.
-fn answer_for(function: &str, handle: *mut c_void, with: impl FnOnce(&Device) -> Return) -> Return {
-    answer(function, |state| {
-        let devices = state.configuration.as_ref().map(|configuration| &configuration.devices);
-        // A handle is the device's place in the document, counted from 1.
-        let index = (handle as usize).checked_sub(1);
-        match index.and_then(|index| devices?.get(index)) {
-            None => INVALID_ARGUMENT,
-            Some(device) => device.errors.get(function).copied().unwrap_or_else(|| with(device)),
-        }
+pub(crate) fn answer_for(function: &str, handle: *mut c_void, with: impl FnOnce(&Device) -> Return) -> Return {
+    answer(function, |state| match state.device(handle as Handle) {
+        None => INVALID_ARGUMENT,
+        Some(device) => device.errors.get(function).copied().unwrap_or_else(|| with(&device)),
     })
 }
 
-/// Finds a device and writes its handle.
+/// As [`answer_for`], for a query of memory: time passes by them.
+fn answer_memory(function: &str, handle: *mut c_void, with: impl FnOnce(&Device) -> Return) -> Return {
+    state::lock().memory_queried(handle as Handle);
+    answer_for(function, handle, with)
+}
+
+/// Finds a device or MIG instance and writes its handle.
 ///
 /// # Safety
 ///
 /// `handle` is good for a write.
 unsafe fn handle_of(state: &State, handle: *mut *mut c_void, is_it: impl Fn(&Device) -> bool) -> Return {
-    let mut devices = state.configuration.iter().flat_map(|configuration| &configuration.devices);
-    match devices.position(is_it) {
+    match state.handles().find(|(_, device)| is_it(device)) {
         None => NOT_FOUND,
-        Some(index) => {
+        Some((found, _)) => {
             // SAFETY: as this function's own condition.
-            unsafe { *handle = (index + 1) as *mut c_void };
+            unsafe { *handle = found as *mut c_void };
             SUCCESS
         }
     }
@@ -147,16 +148,26 @@ pub extern "C" fn nvmlShutdown() -> Return {
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) -> Return {
     answer("nvmlSystemGetDriverVersion", |state| {
         let text = state.configuration.as_ref().map_or("", |configuration| &configuration.driver_version);
-        if text.len() >= length as usize {
-            return INSUFFICIENT_SIZE;
-        }
-        // SAFETY: the text and its end fit, as just checked, into the bytes the caller gives.
-        unsafe {
-            version.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
-            *version.add(text.len()) = 0;
-        }
-        SUCCESS
+        // SAFETY: the caller gives the bytes and their number.
+        unsafe { write_text(text, version, length) }
     })
+}
+
+/// Writes a text and its end.
+///
+/// # Safety
+///
+/// `target` is good for `length` bytes.
+pub(crate) unsafe fn write_text(text: &str, target: *mut c_char, length: c_uint) -> Return {
+    if text.len() >= length as usize {
+        return INSUFFICIENT_SIZE;
+    }
+    // SAFETY: the text and its end fit, as just checked, into the bytes the caller gives.
+    unsafe {
+        target.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        *target.add(text.len()) = 0;
+    }
+    SUCCESS
 }
 
 /// `nvmlDeviceGetHandleByUUID`.
@@ -194,7 +205,7 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
 }
 
 /// Domain, bus, device and function, however many digits each is written with.
-fn pci_numbers(text: &str) -> Option<[u32; 4]> {
+pub(crate) fn pci_numbers(text: &str) -> Option<[u32; 4]> {
     let (address, function) = text.split_once('.')?;
     let mut parts = address.split(':').map(|part| u32::from_str_radix(part, 16));
     let numbers = [parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?, function.parse().ok()?];
@@ -208,7 +219,7 @@ fn pci_numbers(text: &str) -> Option<[u32; 4]> {
 /// As NVML has it: `memory` is good for a read of its version and a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, memory: *mut MemoryV2) -> Return {
-    answer_for("nvmlDeviceGetMemoryInfo_v2", device, |device| {
+    answer_memory("nvmlDeviceGetMemoryInfo_v2", device, |device| {
         // SAFETY: the caller gives the struct with its version set.
         let version = unsafe { (*memory).version };
         if version != MEMORY_VERSION_2 {
@@ -228,7 +239,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: *mut c_void, memory:
 /// As NVML has it: `memory` is good for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *mut MemoryV1) -> Return {
-    answer_for("nvmlDeviceGetMemoryInfo", device, |device| {
+    answer_memory("nvmlDeviceGetMemoryInfo", device, |device| {
         let Memory { total, reserved, free, used } = device.memory;
         // SAFETY: the caller gives a place for the struct.
         unsafe { memory.write(MemoryV1 { total, free, used: used.saturating_add(reserved) }) };
@@ -286,12 +297,12 @@ unsafe fn list(processes: &[Process], count: *mut c_uint, infos: *mut ProcessInf
     if infos.is_null() || room < processes.len() {
         return INSUFFICIENT_SIZE;
     }
-    for (index, Process { pid, used }) in processes.iter().enumerate() {
+    for (index, Process { pid, used, gpu_instance, compute_instance }) in processes.iter().enumerate() {
         let info = ProcessInfo {
             pid: *pid,
             used_gpu_memory: used.unwrap_or(VALUE_NOT_AVAILABLE),
-            gpu_instance_id: NO_INSTANCE,
-            compute_instance_id: NO_INSTANCE,
+            gpu_instance_id: gpu_instance.unwrap_or(NO_INSTANCE),
+            compute_instance_id: compute_instance.unwrap_or(NO_INSTANCE),
         };
         // SAFETY: there is room for all of them, as just checked.
         unsafe { infos.add(index).write(info) };

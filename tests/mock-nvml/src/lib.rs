@@ -5,8 +5,9 @@
 
 pub mod abi;
 mod configuration;
+pub mod enumeration;
 mod instance;
 mod state;
 
-pub use configuration::{Configuration, Device, Memory, Process};
+pub use configuration::{Change, Configuration, Device, Memory, Process};
 pub use instance::Instance;

@@ -30,7 +30,7 @@ fn the_uuid_wins_over_the_pci_address() {
 #[test]
 fn a_mig_instance_is_found_by_its_own_uuid_before_its_parent_by_address() {
     let instance = Device { uuid: card(2).uuid.replace("GPU-", "MIG-"), ..card(1) };
-    let nvml = nvml([card(1).memory(used(30 * GIB)), instance.memory(used(5 * GIB))]);
+    let nvml = nvml([card(1).memory(used(30 * GIB)).mig_device(instance.memory(used(5 * GIB)))]);
     let gpu = Gpu { pci_address: Gpu::new(1).pci_address, ..Gpu::new(2) };
     let view = attach(&nvml, &gpu, 0).unwrap();
     assert_eq!(view.matched_by(), MatchedBy::MigUuid);

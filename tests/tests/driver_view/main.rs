@@ -5,8 +5,10 @@
 
 #![cfg(target_os = "linux")]
 
+mod cases;
 mod finding;
 mod gpu;
+mod inventory;
 mod measuring;
 
 use memtrack::driver::{DriverUnavailable, DriverView};

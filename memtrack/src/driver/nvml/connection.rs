@@ -1,23 +1,18 @@
-//! The queries themselves, through nvml-wrapper: the only file that knows it.
+//! One device's queries.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::sync::Mutex;
+use std::ffi::OsStr;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
-use super::process::merged;
-use super::{DriverMemory, DriverUnavailable, MatchedBy, MemoryQuery, ProcessMemory, QueryFailure, QueryStatus};
+use super::{failure, load};
 use crate::device::Device;
-use crate::sync::lock;
-
-#[cfg(windows)]
-const LIBRARY: &str = "nvml.dll";
-#[cfg(not(windows))]
-const LIBRARY: &str = "libnvidia-ml.so.1";
+use crate::driver::process::merged;
+use crate::driver::{
+    DriverMemory, DriverUnavailable, MatchedBy, MemoryQuery, ProcessMemory, QueryFailure, QueryStatus,
+};
 
 const MEMORY_V2: &str = "nvmlDeviceGetMemoryInfo_v2";
 const MEMORY_V1: &str = "nvmlDeviceGetMemoryInfo";
@@ -26,58 +21,36 @@ const COMPUTE_PROCESSES: &str = "nvmlDeviceGetComputeRunningProcesses_v3";
 /// Tries at a process list that grew between the driver's count and its listing.
 const LIST_TRIES: usize = 3;
 
-/// What was loaded, one for each path, kept to the end of the process: NVML's handles are good only while it is
-/// loaded, and stopping it at exit would race with its own destructors. Failures are not kept; a driver may come later.
-static LOADED: Mutex<BTreeMap<OsString, &'static Nvml>> = Mutex::new(BTreeMap::new());
-
-fn load(lib_path: Option<&OsStr>) -> Result<&'static Nvml, DriverUnavailable> {
-    let path = lib_path.unwrap_or(OsStr::new(LIBRARY));
-    let mut loaded = lock(&LOADED);
-    if let Some(nvml) = loaded.get(path) {
-        return Ok(nvml);
-    }
-    let library = || path.to_string_lossy().into_owned();
-    let nvml = Nvml::builder().lib_path(path).init().map_err(|error| match error {
-        NvmlError::LibloadingError(error) => {
-            DriverUnavailable::LibraryNotLoaded { library: library(), message: error.to_string() }
-        }
-        NvmlError::FailedToLoadSymbol(message) => DriverUnavailable::NotNvml { library: library(), message },
-        NvmlError::DriverNotLoaded => DriverUnavailable::DriverNotLoaded,
-        error => failure("nvmlInit_v2", &error).into(),
-    })?;
-    let nvml: &'static Nvml = Box::leak(Box::new(nvml));
-    loaded.insert(path.to_owned(), nvml);
-    Ok(nvml)
-}
-
 /// One device of a loaded NVML.
-pub(super) struct Connection {
+pub(in crate::driver) struct Connection {
     nvml: &'static Nvml,
     device: nvml_wrapper::Device<'static>,
-    matched_by: MatchedBy,
     driver_version: Option<String>,
 }
 
 impl Connection {
-    pub(super) fn open(lib_path: Option<&OsStr>, device: &dyn Device) -> Result<Self, DriverUnavailable> {
+    pub(in crate::driver) fn open(
+        lib_path: Option<&OsStr>,
+        device: &dyn Device,
+    ) -> Result<(Self, MatchedBy), DriverUnavailable> {
         if device.uuid().is_none() && device.pci_address().is_none() {
             return Err(DriverUnavailable::NoIdentity { device: device.name().to_owned() });
         }
         let nvml = load(lib_path)?;
         let (device, matched_by) = find(nvml, device)?;
-        Ok(Self { nvml, device, matched_by, driver_version: nvml.sys_driver_version().ok() })
+        Ok((Self::to(nvml, device), matched_by))
     }
 
-    pub(super) fn matched_by(&self) -> MatchedBy {
-        self.matched_by
+    pub(super) fn to(nvml: &'static Nvml, device: nvml_wrapper::Device<'static>) -> Self {
+        Self { nvml, device, driver_version: nvml.sys_driver_version().ok() }
     }
 
-    pub(super) fn driver_version(&self) -> Option<&str> {
+    pub(in crate::driver) fn driver_version(&self) -> Option<&str> {
         self.driver_version.as_deref()
     }
 
     /// The device's memory by `query`, or, without one, by whichever answers, the second before the first.
-    pub(super) fn memory(&self, query: Option<MemoryQuery>) -> Result<DriverMemory, QueryFailure> {
+    pub(in crate::driver) fn memory(&self, query: Option<MemoryQuery>) -> Result<DriverMemory, QueryFailure> {
         match query {
             Some(MemoryQuery::V2) => self.memory_v2(),
             Some(MemoryQuery::V1) => self.memory_v1(),
@@ -114,7 +87,7 @@ impl Connection {
     }
 
     /// The processes with a context or a surface on the device, and whether every list gave an answer.
-    pub(super) fn processes(&self) -> (Result<Vec<ProcessMemory>, QueryFailure>, bool) {
+    pub(in crate::driver) fn processes(&self) -> (Result<Vec<ProcessMemory>, QueryFailure>, bool) {
         let compute = match listed(|| self.device.running_compute_processes()) {
             Ok(compute) => compute,
             Err(error) => return (Err(failure(COMPUTE_PROCESSES, &error)), false),
@@ -190,15 +163,4 @@ fn available(call: &'static str, memory: DriverMemory) -> Result<DriverMemory, Q
         return Err(QueryFailure::new(call, QueryStatus::NotAvailable, "the driver answers without figures"));
     }
     Ok(memory)
-}
-
-fn failure(call: &'static str, error: &NvmlError) -> QueryFailure {
-    let status = match error {
-        NvmlError::NotSupported => QueryStatus::NotSupported,
-        NvmlError::NoPermission => QueryStatus::NoPermission,
-        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => QueryStatus::MissingFunction,
-        NvmlError::GpuLost | NvmlError::ResetRequired => QueryStatus::DeviceLost,
-        _ => QueryStatus::Other,
-    };
-    QueryFailure::new(call, status, error.to_string())
 }

@@ -114,6 +114,8 @@ mod observer;
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
+pub mod run_file;
+#[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]
 mod stats;

@@ -49,7 +49,9 @@ impl Inner {
         origin: Origin,
     ) -> Result<Lease, AllocationError> {
         let mut retry = None;
+        let started = Instant::now();
         let outcome = self.attempts(&shard, requested_bytes, origin, &mut retry);
+        self.ledger().slow_path_took(started.elapsed(), context::current(self.id));
         let stream = shard.stream;
         // Both logged here, where no lock is held: a subscriber may ask for statistics.
         if let Some(retry) = &retry {

@@ -25,7 +25,45 @@ pub struct LiveBlock {
     pub stream: Stream,
 }
 
+/// Where a block that the program holds came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveOrigin {
+    pub(crate) requested_bytes: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) phase: &'static str,
+    /// The innermost scope it was allocated in, none outside all.
+    pub(crate) scope: Option<&'static str>,
+    /// The era in which it was allocated.
+    pub(crate) born: u32,
+}
+
 impl Inner {
+    /// All blocks that the program holds, of one moment; in no order.
+    pub(crate) fn live_origins(&self) -> Vec<LiveOrigin> {
+        self.at_rest(|_, shards| {
+            // With all shards held no block comes or goes, so each owner has its record.
+            let ledger = self.ledger();
+            let mut blocks = Vec::new();
+            for (_, pools) in shards {
+                for index in pools.blocks.indices() {
+                    let block = &pools.blocks[index];
+                    let (BlockState::Allocated, Some(location)) = (block.state, block.location) else { continue };
+                    let (phase, scope) = ledger.origin(block.owner);
+                    blocks.push(LiveOrigin {
+                        requested_bytes: block.requested_bytes,
+                        size_bytes: block.size_bytes,
+                        location,
+                        phase,
+                        scope,
+                        born: block.born,
+                    });
+                }
+            }
+            blocks
+        })
+    }
+
     /// The blocks that were allocated in an open scope or in a scope inside it, and that the program still holds; by stream and
     /// address.
     pub(crate) fn live_blocks_inside(&self, scope: ScopeKey) -> Vec<LiveBlock> {

@@ -40,6 +40,7 @@ pub use config::{
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub(crate) use inner::Inner;
 pub use live::LiveBlock;
+pub(crate) use live::LiveOrigin;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
 pub use registry::allocators;

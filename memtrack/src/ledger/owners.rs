@@ -8,15 +8,22 @@ use std::num::NonZeroU32;
 
 use super::scopes::Scopes;
 use super::slot::{NO_SLOT, Owned, ScopeKey, ScopeKind, Slot};
+use super::threads::ThreadNumber;
 
 impl Slot {
     #[inline]
-    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64) {
+    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) {
         let owned = &mut self.owned;
         owned.allocated_bytes = owned.allocated_bytes.wrapping_add(requested_bytes);
         owned.peak_bytes = owned.peak_bytes.max(owned.live_bytes());
         owned.allocation_count += 1;
+        self.moved(size_bytes, thread);
+    }
+
+    #[inline]
+    fn moved(&mut self, size_bytes: i64, thread: ThreadNumber) {
         self.moved_bytes = self.moved_bytes.wrapping_add(size_bytes);
+        self.threads_inside.insert(thread);
     }
 }
 
@@ -86,7 +93,7 @@ impl Scopes {
 
     /// A block now belongs to `owner`. Returns whether the function that allocated it is a call of a call site.
     #[inline]
-    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) -> bool {
+    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) -> bool {
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count += 1;
         }
@@ -97,7 +104,7 @@ impl Scopes {
             && let Some(slot) = self.slots.get_mut(at as usize)
         {
             if slot.open {
-                slot.allocated(size_bytes, requested_bytes);
+                slot.allocated(size_bytes, requested_bytes, thread);
                 slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(requested_bytes);
                 function = match slot.kind {
                     ScopeKind::CallSite(_) => Some(true),
@@ -108,7 +115,7 @@ impl Scopes {
             at = self.open_around(at);
         }
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.allocated(size_bytes, requested_bytes);
+            slot.allocated(size_bytes, requested_bytes, thread);
             at = self.open_around(at);
         }
         function == Some(true)
@@ -129,10 +136,10 @@ impl Scopes {
 
     /// A block of `owner` was given back by a thread inside it: [`moved`](Self::moved) and [`disown`](Self::disown) in one walk.
     #[inline]
-    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
+    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) {
         let mut at = owner;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
+            slot.moved(size_bytes, thread);
             if slot.open {
                 slot.owned.freed(requested_bytes);
             }
@@ -154,10 +161,10 @@ impl Scopes {
 
     /// A thread inside `context` moved bytes that it did not allocate now.
     #[inline]
-    pub(super) fn moved(&mut self, context: u32, size_bytes: i64) {
+    pub(super) fn moved(&mut self, context: u32, size_bytes: i64, thread: ThreadNumber) {
         let mut at = context;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
+            slot.moved(size_bytes, thread);
             at = self.open_around(at);
         }
     }

@@ -3,7 +3,8 @@
 //! **Peaks.** No peak is ever reset. One running maximum of the live bytes is kept since the last *cut*; a cut happens
 //! when a scope opens or closes, hands the maximum to every open scope and restarts it from the live bytes. Open scopes
 //! stand in order of opening. An older scope's interval covers a younger one's so far, so peaks never rise from old to
-//! new, and handing over may stop at the first scope, from the new end, that is already as high.
+//! new, and handing over may stop at the first scope, from the new end, that is already as high. The set of threads that were
+//! active is kept the same way: it only grows from new to old.
 //!
 //! Whose the bytes are is the affair of [`owners`](super::owners).
 
@@ -11,8 +12,10 @@ mod kept;
 
 use std::num::NonZeroU32;
 
+use super::held::Held;
 use super::phases::{OTHER_PHASE, PhaseId};
 use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
+use super::threads::{ThreadNumber, ThreadSet};
 
 /// All scopes of one device.
 #[derive(Debug)]
@@ -23,7 +26,12 @@ pub(super) struct Scopes {
     open_phase_count: usize,
     running_max_bytes: i64,
     running_place: Place,
+    running_threads: ThreadSet,
     step: Option<u64>,
+    /// Counts the peaks of epochs, see [`held`](super::held).
+    pub(super) peak_serial: u64,
+    /// Live blocks of no scope.
+    pub(super) unowned: Held,
 }
 
 impl Default for Scopes {
@@ -35,7 +43,10 @@ impl Default for Scopes {
             open_phase_count: 0,
             running_max_bytes: 0,
             running_place: Place::default(),
+            running_threads: ThreadSet::default(),
             step: None,
+            peak_serial: 0,
+            unowned: Held::default(),
         }
     }
 }
@@ -85,6 +96,12 @@ impl Scopes {
         }
     }
 
+    /// A thread moved bytes.
+    #[inline]
+    pub(super) fn active(&mut self, thread: ThreadNumber) {
+        self.running_threads.insert(thread);
+    }
+
     /// Hands the running maximum to the open scopes and restarts it; returns what it was.
     #[inline]
     pub(super) fn cut(&mut self, live_bytes: i64, next_phase: PhaseId) -> i64 {
@@ -93,6 +110,12 @@ impl Scopes {
         while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| slot.peak_bytes < highest_bytes) {
             slot.peak_bytes = highest_bytes;
             slot.peak_place = self.running_place;
+            at = slot.older;
+        }
+        let threads = std::mem::take(&mut self.running_threads);
+        let mut at = self.newest;
+        while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| !slot.threads_seen.has_all(threads)) {
+            slot.threads_seen.insert_all(threads);
             at = slot.older;
         }
         self.running_max_bytes = live_bytes;
@@ -132,6 +155,9 @@ impl Scopes {
             owned: Owned::default(),
             call: Call::default(),
             moved_bytes: 0,
+            threads_inside: ThreadSet::default(),
+            threads_seen: ThreadSet::default(),
+            held: Held { noted_serial: self.peak_serial, ..Held::default() },
         };
         if let Some(newest) = self.slots.get_mut(self.newest as usize) {
             newest.newer = index;
@@ -159,7 +185,6 @@ impl Scopes {
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
         slot.open = false;
-        let moved_bytes = totals.moved_bytes.wrapping_sub(slot.before.moved_bytes);
         let closed = ClosedScope {
             phase: slot.phase,
             phase_name: None,
@@ -174,7 +199,8 @@ impl Scopes {
             oom_count: totals.oom_count - slot.before.oom_count,
             reserved_delta_bytes: reserved_bytes.wrapping_sub(slot.before_reserved_bytes),
             owned: slot.owned,
-            foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
+            foreign_bytes: slot.foreign_bytes(totals),
+            other_threads: slot.other_threads(),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
         if let Some(neighbour) = self.slots.get_mut(older as usize) {
@@ -222,10 +248,9 @@ impl Scopes {
         })
     }
 
-    /// Open scopes that began a phase: (phase, bytes before, peak so far).
-    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
-        self.open_slots()
-            .filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
+    /// Open scopes that began a phase.
+    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, &Slot)> {
+        self.open_slots().filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot)))
     }
 
     #[cfg(test)]

@@ -1,20 +1,17 @@
 //! The driver's view that goes with an allocator: attached once, asked at the end of each epoch.
 
+use super::companion;
 use crate::allocator::CachingAllocator;
 use crate::driver::{DriverReport, DriverUnavailable, DriverView};
 
-type Attached = Result<DriverView, DriverUnavailable>;
+pub(super) type Attached = Result<DriverView, DriverUnavailable>;
 
 /// The allocator's view, attached on first use; a failure is kept too, with its reason.
 pub(super) fn attached(allocator: &CachingAllocator) -> &Attached {
-    let companion = allocator.inner().companion.get_or_init(|| {
+    companion::of(allocator).view.get_or_init(|| {
         let reserved_bytes = unsigned(allocator.memory_reserved());
-        Box::new(DriverView::attach(&**allocator.device(), reserved_bytes))
-    });
-    match companion.downcast_ref() {
-        Some(attached) => attached,
-        None => unreachable!("nothing else is kept with an allocator"),
-    }
+        DriverView::attach(&**allocator.device(), reserved_bytes)
+    })
 }
 
 /// The driver's figures now beside the allocator's.

@@ -3,14 +3,23 @@
 //! A phase says what the program is doing (`forward`, `optimizer`), a step counts repetitions, an epoch ends with a
 //! summary. Here live their guards and the summary; what is booked under which phase is the ledger's affair.
 
+mod companion;
 mod driver_view;
 mod events;
+mod growth;
+mod json;
+mod lines;
+mod origins;
+mod sampling;
 mod summary;
 mod table;
 
 use std::marker::PhantomData;
 use std::time::Instant;
 
+pub use growth::{AgeGroup, EpochSite, Growth};
+pub use origins::{BlockTotal, OriginSummary, PeakHolder};
+pub use sampling::{DriverSampler, SampledMemory};
 pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
@@ -18,6 +27,7 @@ use crate::context;
 use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
 use crate::observer;
+use crate::run_file;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
 
 /// The name of an epoch's scope, for blocks that are allocated in it and in no other.
@@ -65,8 +75,10 @@ impl Step {
 /// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
 /// allocator, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
-    let scope = measured()
-        .map(|allocator| Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None)));
+    let scope = measured().map(|allocator| {
+        companion::begin_era(allocator.inner());
+        Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None))
+    });
     Step { scope }
 }
 
@@ -130,6 +142,7 @@ impl Epoch {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
+        companion::of(&allocator).begin_epoch(inner);
         let around = context::current(inner.id);
         let key = {
             let mut ledger = inner.ledger();
@@ -156,6 +169,7 @@ impl Epoch {
         let closed = inner.ledger().close_epoch(&key, lasted)?;
         let summary = EpochSummary::new(&allocator, closed);
         events::log(&summary);
+        run_file::write(|| summary.to_json());
         Some(summary)
     }
 }

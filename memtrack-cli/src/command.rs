@@ -25,6 +25,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
     };
     match options.command {
         Command::Replay(options) => replay(&options, output, errors),
+        Command::Diff(options) => crate::diff::run(&options, output, errors),
     }
 }
 

@@ -4,11 +4,13 @@
 //! - [`operation`]: one thing that a recording asks.
 //! - [`session`]: a device and an allocator that do it.
 //! - [`replay`]: both together, and what came of it.
+//! - [`diff`]: what grew between two epochs of run files.
 //! - [`options`] and [`command`]: the command line around them.
 
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod diff;
 pub mod operation;
 pub mod options;
 pub mod recording;

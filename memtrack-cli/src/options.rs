@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use memtrack::units::{ACCEPTED_FORMS, ParseSizeError, parse_size};
 use memtrack::{Config, Policy};
 
+use crate::diff::DiffOptions;
 use crate::replay::Choices;
 use crate::session::Place;
 
@@ -23,6 +24,8 @@ pub struct Options {
 pub enum Command {
     /// Replay recorded allocations: check them against what PyTorch answered, or measure them with other settings
     Replay(ReplayOptions),
+    /// Say what grew between two epochs, of one run or of two
+    Diff(DiffOptions),
 }
 
 /// Replays recordings on memtrack's allocator.

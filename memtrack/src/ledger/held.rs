@@ -10,6 +10,7 @@
 use super::Ledger;
 use super::matrix::Amount;
 use super::phases::{OTHER_PHASE, PhaseId};
+use super::scopes::Scopes;
 use super::slot::NO_SLOT;
 
 /// The live blocks that were allocated in one scope itself.
@@ -89,14 +90,17 @@ impl Ledger {
         }
     }
 
-    /// A block of `owner` comes or goes.
+    /// A block of `owner` comes or goes. Returns the phase it was allocated in.
     #[inline]
-    pub(super) fn change_held(&mut self, owner: u32, bytes: i64, count: i64) {
+    pub(super) fn change_held(&mut self, owner: u32, change: Amount) -> PhaseId {
         let serial = self.scopes.peak_serial;
-        if self.scopes.held(owner).noted_serial != serial {
+        let (held, phase) = self.scopes.held(owner);
+        if held.noted_serial != serial {
             self.note_held(owner);
         }
-        self.scopes.held(owner).amount.add(Amount { bytes, count });
+        let (held, _) = self.scopes.held(owner);
+        held.amount.add(change);
+        phase
     }
 
     /// The owner's count changes for the first time since the latest peak.
@@ -104,7 +108,7 @@ impl Ledger {
     #[inline(never)]
     fn note_held(&mut self, owner: u32) {
         let serial = self.scopes.peak_serial;
-        let held = self.scopes.held(owner);
+        let (held, _) = self.scopes.held(owner);
         let Held { amount, noted_serial } = std::mem::replace(held, Held { noted_serial: serial, ..*held });
         if amount.is_nothing() {
             return;
@@ -138,12 +142,12 @@ impl Ledger {
     }
 }
 
-impl super::scopes::Scopes {
+impl Scopes {
     #[inline]
-    fn held(&mut self, owner: u32) -> &mut Held {
+    fn held(&mut self, owner: u32) -> (&mut Held, PhaseId) {
         match self.slots.get_mut(owner as usize) {
-            Some(slot) => &mut slot.held,
-            None => &mut self.unowned,
+            Some(slot) => (&mut slot.held, slot.phase),
+            None => (&mut self.unowned, OTHER_PHASE),
         }
     }
 }

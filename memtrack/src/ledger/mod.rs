@@ -119,7 +119,7 @@ impl Ledger {
         self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
 
         let owner = self.scopes.resolve(owner);
-        let phase = self.scopes.phase_of(owner);
+        let phase = self.change_held(owner, Amount { bytes: size_bytes, count: 1 });
         self.phases.totals(phase).allocated(size_bytes);
         let live_bytes = self.stats.allocated_bytes.all.current;
         self.scopes.raise(live_bytes, phase);
@@ -127,9 +127,8 @@ impl Ledger {
             // Some other thread may be in a phase, so no cut will tell.
             self.epochs.raise_other(live_bytes);
         }
-        self.scopes.active(thread);
-        self.change_held(owner, size_bytes, 1);
-        if !self.scopes.own(owner, size_bytes, requested_bytes, thread) {
+        self.scopes.active(thread, owner);
+        if !self.scopes.own(owner, size_bytes, requested_bytes) {
             self.allocated_beside_calls(owner, requested_bytes);
         }
         if !self.parts.is_empty() {
@@ -155,16 +154,16 @@ impl Ledger {
         self.phases.totals(phase).freed(size_bytes);
         // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
         let owner = self.scopes.resolve(owner);
-        self.matrix.freed(self.scopes.phase_of(owner), phase, size_bytes);
-        self.scopes.active(thread);
-        self.change_held(owner, -size_bytes, -1);
+        let origin = self.change_held(owner, Amount { bytes: size_bytes.wrapping_neg(), count: -1 });
+        self.matrix.freed(origin, phase, size_bytes);
+        self.scopes.active(thread, context);
         if !self.parts.is_empty() {
             self.lower_sums(owner, size_bytes, requested_bytes);
         }
         if owner == context {
-            self.scopes.disown_and_move(owner, size_bytes, requested_bytes, thread);
+            self.scopes.disown_and_move(owner, size_bytes, requested_bytes);
         } else {
-            self.scopes.moved(context, size_bytes, thread);
+            self.scopes.moved(context, size_bytes);
             self.scopes.disown(owner, requested_bytes);
         }
     }
@@ -306,6 +305,7 @@ impl Ledger {
         }
         let phase = self.scopes.phase_around(key);
         self.cut(phase);
+        self.scopes.hand_threads_on(key);
         if let Some(site) = self.scopes.site_of(key) {
             self.end_call(key, site, outcome);
         }
@@ -330,6 +330,7 @@ impl Ledger {
         self.settle_peaks();
         let phase = self.scopes.phase_around(key.scope);
         self.cut(phase);
+        self.scopes.gather_threads();
         self.epochs.include_open_phases(key, &self.scopes, &self.phases, &self.totals);
         let scope = self.close_scope(key.scope, Outcome::Ok)?;
         let epoch = self.epochs.take(key)?;

@@ -8,22 +8,15 @@ use std::num::NonZeroU32;
 
 use super::scopes::Scopes;
 use super::slot::{NO_SLOT, Owned, ScopeKey, ScopeKind, Slot};
-use super::threads::ThreadNumber;
 
 impl Slot {
     #[inline]
-    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) {
+    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64) {
         let owned = &mut self.owned;
         owned.allocated_bytes = owned.allocated_bytes.wrapping_add(requested_bytes);
         owned.peak_bytes = owned.peak_bytes.max(owned.live_bytes());
         owned.allocation_count += 1;
-        self.moved(size_bytes, thread);
-    }
-
-    #[inline]
-    fn moved(&mut self, size_bytes: i64, thread: ThreadNumber) {
         self.moved_bytes = self.moved_bytes.wrapping_add(size_bytes);
-        self.threads_inside.insert(thread);
     }
 }
 
@@ -93,7 +86,7 @@ impl Scopes {
 
     /// A block now belongs to `owner`. Returns whether the function that allocated it is a call of a call site.
     #[inline]
-    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) -> bool {
+    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) -> bool {
         if let Some(slot) = self.slots.get_mut(owner as usize) {
             slot.reference_count += 1;
         }
@@ -104,7 +97,7 @@ impl Scopes {
             && let Some(slot) = self.slots.get_mut(at as usize)
         {
             if slot.open {
-                slot.allocated(size_bytes, requested_bytes, thread);
+                slot.allocated(size_bytes, requested_bytes);
                 slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(requested_bytes);
                 function = match slot.kind {
                     ScopeKind::CallSite(_) => Some(true),
@@ -115,7 +108,7 @@ impl Scopes {
             at = self.open_around(at);
         }
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.allocated(size_bytes, requested_bytes, thread);
+            slot.allocated(size_bytes, requested_bytes);
             at = self.open_around(at);
         }
         function == Some(true)
@@ -136,10 +129,10 @@ impl Scopes {
 
     /// A block of `owner` was given back by a thread inside it: [`moved`](Self::moved) and [`disown`](Self::disown) in one walk.
     #[inline]
-    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64, thread: ThreadNumber) {
+    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
         let mut at = owner;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved(size_bytes, thread);
+            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
             if slot.open {
                 slot.owned.freed(requested_bytes);
             }
@@ -161,10 +154,10 @@ impl Scopes {
 
     /// A thread inside `context` moved bytes that it did not allocate now.
     #[inline]
-    pub(super) fn moved(&mut self, context: u32, size_bytes: i64, thread: ThreadNumber) {
+    pub(super) fn moved(&mut self, context: u32, size_bytes: i64) {
         let mut at = context;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved(size_bytes, thread);
+            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
             at = self.open_around(at);
         }
     }

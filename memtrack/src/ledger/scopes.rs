@@ -96,10 +96,53 @@ impl Scopes {
         }
     }
 
-    /// A thread moved bytes.
+    /// A thread inside `context` moved bytes.
     #[inline]
-    pub(super) fn active(&mut self, thread: ThreadNumber) {
+    pub(super) fn active(&mut self, thread: ThreadNumber, context: u32) {
         self.running_threads.insert(thread);
+        if let Some(slot) = self.slots.get_mut(context as usize) {
+            slot.threads_inside.insert(thread);
+            if !slot.open {
+                self.active_in_closed(thread, context);
+            }
+        }
+    }
+
+    #[cold]
+    fn active_in_closed(&mut self, thread: ThreadNumber, context: u32) {
+        let around = self.open_around(context);
+        if let Some(slot) = self.slots.get_mut(around as usize) {
+            slot.threads_inside.insert(thread);
+        }
+    }
+
+    /// A scope is about to close: the threads inside it were inside the scope around it. An event enters its thread in the
+    /// innermost scope alone, so a phase asks the scopes inside it that are still open too.
+    #[inline]
+    pub(super) fn hand_threads_on(&mut self, key: ScopeKey) {
+        if self.newest != key.slot && self.slots[key.slot as usize].own_phase.is_some() {
+            self.gather_threads();
+        }
+        let around = self.open_around(key.slot);
+        let inside = self.slots[key.slot as usize].threads_inside;
+        if let Some(slot) = self.slots.get_mut(around as usize) {
+            slot.threads_inside.insert_all(inside);
+        }
+    }
+
+    /// Every open scope has the threads of those inside it.
+    #[cold]
+    pub(super) fn gather_threads(&mut self) {
+        // From the newest: what is inside a scope is younger.
+        let mut at = self.newest;
+        while let Some(slot) = self.slots.get(at as usize) {
+            let (inside, older) = (slot.threads_inside, slot.older);
+            let around = self.open_around(at);
+            if let Some(slot) = self.slots.get_mut(around as usize) {
+                slot.threads_inside.insert_all(inside);
+            }
+            at = older;
+        }
     }
 
     /// Hands the running maximum to the open scopes and restarts it; returns what it was.

@@ -95,7 +95,8 @@ pub(crate) struct ClosedScope {
     pub(crate) reserved_delta_bytes: i64,
     pub(crate) owned: Owned,
     pub(crate) foreign_bytes: i64,
-    /// Threads that moved bytes meanwhile, and none inside the scope.
+    /// Of a phase: threads that moved bytes meanwhile, and none inside it. Other scopes do not ask those inside them that are
+    /// still open.
     pub(crate) other_threads: ThreadSet,
 }
 

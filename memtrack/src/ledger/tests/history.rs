@@ -74,7 +74,8 @@ pub(super) struct Answer {
     /// As `counts`, of what threads inside did and what became of it.
     pub(super) own_counts: [i64; 4],
     pub(super) foreign: i64,
-    pub(super) other_threads: u32,
+    /// Of a phase.
+    pub(super) other_threads: Option<u32>,
 }
 
 /// What an epoch should say of one phase.
@@ -328,7 +329,7 @@ impl History {
             exclusive,
             own_counts,
             foreign,
-            other_threads: other_threads.len() as u32,
+            other_threads: scope.own_phase.map(|_| other_threads.len() as u32),
         }
     }
 

@@ -270,7 +270,7 @@ fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
         exclusive: owned.exclusive_bytes,
         own_counts: [owned.allocation_count, owned.free_count, owned.retry_count, owned.oom_count],
         foreign: closed.foreign_bytes,
-        other_threads: closed.other_threads.count(),
+        other_threads: closed.own_phase.map(|_| closed.other_threads.count()),
     }
 }
 

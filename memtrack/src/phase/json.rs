@@ -133,8 +133,8 @@ fn write_site(row: &mut Object<'_>, site: &EpochSite) {
 }
 
 fn write_driver(driver: &mut Object<'_>, report: &DriverReport) {
-    match report.reconciliation() {
-        Some(figures) => {
+    match report {
+        DriverReport::Reconciled(figures) => {
             driver.number("used_bytes", figures.used_bytes);
             driver.number("allocated_bytes", figures.allocated_bytes);
             driver.number("cached_bytes", figures.cached_bytes);
@@ -144,7 +144,7 @@ fn write_driver(driver: &mut Object<'_>, report: &DriverReport) {
             }
             driver.number("unexplained_bytes", figures.unexplained_bytes);
         }
-        None => driver.text("unavailable", &report.to_string()),
+        DriverReport::Unavailable(why) => driver.text("unavailable", &why.to_string()),
     }
 }
 

@@ -41,7 +41,9 @@
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span.
 //! - [`testing`]: budgets of memory in ordinary tests.
-//! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
+//! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change, with who held the peak, what grew
+//!   and what seems to leak (`docs/summary.md`).
+//! - [`run_file`]: a JSON line for each epoch, for `memtrack diff` and other programs.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
 //! - [`history`]: what an allocator did over time, written for PyTorch's tools and read from them
 //!   ([`CachingAllocator::record_memory_history`], [`CachingAllocator::dump_snapshot`]).
@@ -69,7 +71,8 @@
 //!
 //! Spans carry bytes as `i64` in `mem.*` fields. A `WARN` event with target `memtrack::alloc_retry` says that an allocation
 //! had to give cached memory back and ask again; an `ERROR` event with target `memtrack::oom` that it ran out of memory,
-//! with the numbers; an `INFO` event with target `memtrack::epoch` ends each epoch; `WARN` events with the targets
+//! with the numbers; `INFO` events with the targets
+//! `memtrack::epoch` and, for each phase, `memtrack::phase` end each epoch; `WARN` events with the targets
 //! `memtrack::budget_exceeded` and `memtrack::leak` say that a call broke its budget. The README lists the other targets. Nothing is
 //! emitted while a lock is held.
 //!
@@ -90,6 +93,11 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/attribute.md")]
 struct AttributeExamples;
+
+/// The example of the summary's page, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/summary.md")]
+struct SummaryExamples;
 
 #[deny(unsafe_code)]
 mod allocator;

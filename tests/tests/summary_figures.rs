@@ -187,7 +187,8 @@ fn check_sums(summary: &EpochSummary) {
     assert_eq!(allocated, summary.phases.iter().map(|phase| phase.allocated_bytes).sum::<u64>());
     for origin in summary.origins.iter().filter(|origin| origin.phase != "(further phases)") {
         // A phase that did nothing in the epoch has no row.
-        let allocated = summary.phases.iter().find(|phase| phase.name == origin.phase).map(|phase| phase.allocated_bytes);
+        let allocated =
+            summary.phases.iter().find(|phase| phase.name == origin.phase).map(|phase| phase.allocated_bytes);
         assert_eq!(origin.allocated.bytes, allocated.unwrap_or(0), "{summary}");
     }
     let held: u64 = summary.peak_holders.iter().map(|holder| holder.held.bytes).sum();

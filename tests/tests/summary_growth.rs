@@ -39,10 +39,7 @@ fn a_loss_kept_with_its_graph_is_named_by_its_line_and_suspected() {
             let _step = memtrack::step(step);
             let _phase = memtrack::phase("forward");
             let forward = Scope::open(&allocator, "layer", None);
-            history.push((
-                take(&allocator, 24),
-                Buffer::<f32>::uninit(&allocator, 1).unwrap(),
-            ));
+            history.push((take(&allocator, 24), Buffer::<f32>::uninit(&allocator, 1).unwrap()));
             drop(take(&allocator, 300));
             drop(forward);
         }

@@ -71,7 +71,7 @@ fn the_table_of_a_training_run_reads_so() {
 }
 
 const TABLE: &str = "\
-"epoch 2  simulated (simulated device)  3 steps  3.42 s
+epoch 2  simulated (simulated device)  3 steps  3.42 s
     phase      entered          net        peak    headroom    rise p50    rise p95    rise max  allocs   allocated  hit %  retries  ooms
     train            1   -36.00 MiB  456.77 MiB  567.23 MiB  356.77 MiB  356.77 MiB  356.77 MiB       0         0 B      -        0     0
     data             3   +36.00 MiB  116.77 MiB  907.23 MiB   12.00 MiB   12.00 MiB   12.00 MiB       3   36.00 MiB   66.7        0     0
@@ -96,7 +96,7 @@ const TABLE: &str = "\
   growth    +4.77 MiB: tests/tests/summary_text.rs:48:28 in optimizer +4.77 MiB, +1 block
   slow path 0.31 ms in allocations that found no cached block: data 0.10 ms, forward 0.10 ms, backward 0.10 ms
   reserved  592.00 MiB, of it 487.23 MiB cached (largest free block 100.00 MiB, fragmentation 79.5 %); at the peak 592.00 MiB, of it 135.23 MiB cached
-  driver    no figures: simulated is a simulated device, which no GPU driver knows"";
+  driver    no figures: simulated is a simulated device, which no GPU driver knows";
 
 #[test]
 fn the_json_line_of_a_training_run_reads_so() {

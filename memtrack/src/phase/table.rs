@@ -43,6 +43,7 @@ impl fmt::Display for EpochSummary {
         self.write_slow_path(f)?;
         self.write_reserved(f)?;
         self.write_sampled(f)?;
+        // Findings of a diagnosis have their line here.
         write!(f, "  {}", self.driver)
     }
 }

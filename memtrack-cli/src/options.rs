@@ -23,7 +23,7 @@ pub struct Options {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Replay recorded allocations: check them against what PyTorch answered, or measure them with other settings
-    Replay(ReplayOptions),
+    Replay(Box<ReplayOptions>),
     /// Say what grew between two epochs, of one run or of two
     Diff(DiffOptions),
 }

@@ -387,6 +387,22 @@ fn an_allocation_outside_every_phase_raises_the_peak_of_other_while_another_thre
     assert_eq!((peak_of("forward"), peak_of("other")), (2560, 2048));
 }
 
+/// A thread may still be in a scope that another thread has closed.
+#[test]
+fn a_thread_in_a_closed_scope_is_inside_the_phase_around_it() {
+    let mut ledger = Ledger::new(-1);
+    let phase = ledger.open_scope(None, ScopeKind::Function, Some("forward"));
+    let inner = ledger.open_scope(Some(phase), ScopeKind::Function, None);
+    let by = |thread| BlockEntry { thread: ThreadNumber::of_test(thread), ..entry(512) };
+    // Keeps its record.
+    ledger.allocated(&by(0), SplitChange::default(), Some(inner));
+    ledger.close_scope(inner, Outcome::Ok).unwrap();
+    ledger.allocated(&by(1), SplitChange::default(), Some(inner));
+    ledger.allocated(&by(2), SplitChange::default(), None);
+    let closed = ledger.close_scope(phase, Outcome::Ok).unwrap();
+    assert_eq!((closed.other_threads.count(), closed.foreign_bytes), (1, 512));
+}
+
 #[test]
 fn sums_beyond_what_a_counter_holds_do_not_panic() {
     let mut ledger = Ledger::new(-1);

@@ -32,14 +32,18 @@ fn a_loss_kept_with_its_graph_is_named_by_its_line_and_suspected() {
     let (weights, weights_line) = (take(&allocator, 2048), line!());
     let mut history = Vec::new();
     let mut summaries = Vec::new();
-    let (saved_line, scalar_line) = (line!() + 8, line!() + 9);
+    let (mut saved_line, mut scalar_line) = (0, 0);
     for number in 1..=4 {
         let epoch = memtrack::epoch(number);
         for step in 0..3 {
             let _step = memtrack::step(step);
             let _phase = memtrack::phase("forward");
             let forward = Scope::open(&allocator, "layer", None);
-            history.push((take(&allocator, 24), Buffer::<f32>::uninit(&allocator, 1).unwrap()));
+            let saved = take(&allocator, 24);
+            saved_line = line!() - 1;
+            let loss = Buffer::<f32>::uninit(&allocator, 1).unwrap();
+            scalar_line = line!() - 1;
+            history.push((saved, loss));
             drop(take(&allocator, 300));
             drop(forward);
         }
@@ -72,12 +76,12 @@ fn a_loss_kept_with_its_graph_is_named_by_its_line_and_suspected() {
     let text = summaries[3].to_string();
     let expected = [
         format!(
-            "  growth    +72.00 MiB, +72.00 MiB an epoch over the last 4: tests/tests/summary_growth.rs:{saved_line}:17 in \
-             layer (forward) +72.00 MiB, +3 blocks; tests/tests/summary_growth.rs:{scalar_line}:17 in layer (forward) \
+            "  growth    +72.00 MiB, +72.00 MiB an epoch over the last 4: tests/tests/summary_growth.rs:{saved_line}:25 in \
+             layer (forward) +72.00 MiB, +3 blocks; tests/tests/summary_growth.rs:{scalar_line}:24 in layer (forward) \
              +1.50 KiB, +3 blocks\n"
         ),
         format!(
-            "  leak?     tests/tests/summary_growth.rs:{saved_line}:17 in layer (forward) grew at the last 3 ends of epochs: \
+            "  leak?     tests/tests/summary_growth.rs:{saved_line}:25 in layer (forward) grew at the last 3 ends of epochs: \
              288.00 MiB in 12 blocks, the oldest 3 epochs and 11 steps old\n"
         ),
     ];

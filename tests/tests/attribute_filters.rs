@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use memtrack::device::Simulated;
@@ -10,7 +11,6 @@ use memtrack::{Buffer, CachingAllocator, track_memory};
 use memtrack_tests::futures::{block_on, poll_once, yield_now};
 use memtrack_tests::memory::figures;
 use memtrack_tests::spans::{Spans, keep_interests_right};
-use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, Targets, filter_fn};

@@ -44,8 +44,11 @@ impl PeakNotes {
     fn note(&mut self, holder: Holder) {
         let same = |known: &&mut Holder| {
             // By address: the same text elsewhere is put together when it is read.
-            let names = (known.scope.map(str::as_ptr), holder.scope.map(str::as_ptr));
-            known.phase == holder.phase && names.0 == names.1
+            let same_scope = match (known.scope, holder.scope) {
+                (Some(known), Some(scope)) => std::ptr::eq(known, scope),
+                (known, scope) => known == scope,
+            };
+            known.phase == holder.phase && same_scope
         };
         match self.notes.iter_mut().find(same) {
             Some(known) => known.held.add(holder.held),

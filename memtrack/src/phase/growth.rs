@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use super::companion::{Age, Companion};
-use crate::allocator::Inner;
+use crate::allocator::{Inner, LiveOrigin};
 use crate::sync::lock;
 
 /// So many ends of epochs are kept for the slope.
@@ -106,10 +106,10 @@ pub(super) struct Ends {
 pub(super) fn at_end(companion: &Companion, inner: &Arc<Inner>, after_bytes: i64) -> (Vec<EpochSite>, Option<Growth>) {
     let calendar = companion.calendar(inner);
     let mut sites: HashMap<SiteKey, EpochSite> = HashMap::new();
-    for block in inner.live_origins() {
-        let key = SiteKey { phase: block.phase, scope: block.scope, location: block.location };
-        let age = calendar.age(block.born);
-        sites.entry(key).or_insert_with(|| EpochSite::empty(key)).add(age, &block);
+    for origin in inner.live_origins() {
+        let key = SiteKey { phase: origin.phase, scope: origin.scope, location: origin.location };
+        let age = calendar.age(origin.born);
+        sites.entry(key).or_insert_with(|| EpochSite::empty(key)).add(age, &origin);
     }
     let mut ends = lock(&companion.ends);
     let growth = ends.totals.back().map(|last| {
@@ -154,18 +154,19 @@ impl EpochSite {
         }
     }
 
-    fn add(&mut self, age: Age, block: &crate::allocator::LiveOrigin) {
-        self.block_count += 1;
-        self.size_bytes = self.size_bytes.saturating_add(block.size_bytes);
-        self.requested_bytes = self.requested_bytes.saturating_add(block.requested_bytes);
+    fn add(&mut self, age: Age, origin: &LiveOrigin) {
+        let LiveOrigin { block_count, size_bytes, requested_bytes, .. } = *origin;
+        self.block_count += block_count;
+        self.size_bytes = self.size_bytes.saturating_add(size_bytes);
+        self.requested_bytes = self.requested_bytes.saturating_add(requested_bytes);
         self.oldest_age_steps = self.oldest_age_steps.max(age.steps);
         let at = self.ages.binary_search_by_key(&age.epochs, |group| group.age_epochs).unwrap_or_else(|at| {
             self.ages.insert(at, AgeGroup { age_epochs: age.epochs, block_count: 0, size_bytes: 0 });
             at
         });
         let group = &mut self.ages[at];
-        group.block_count += 1;
-        group.size_bytes = group.size_bytes.saturating_add(block.size_bytes);
+        group.block_count += block_count;
+        group.size_bytes = group.size_bytes.saturating_add(size_bytes);
     }
 
     fn compare(&mut self, before: Option<&SiteEnd>) {

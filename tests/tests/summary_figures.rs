@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use memtrack::device::{Simulated, Stream};
@@ -194,8 +195,6 @@ fn check_sums(summary: &EpochSummary) {
     let held: u64 = summary.peak_holders.iter().map(|holder| holder.held.bytes).sum();
     let by_phase: u64 = summary.peak_by_phase().iter().map(|(_, held)| held.bytes).sum();
     assert_eq!((held as i64, by_phase as i64), (summary.peak_bytes, summary.peak_bytes), "{summary}");
-    let sites: u64 = summary.live.iter().map(|site| site.size_bytes).sum();
-    assert_eq!(sites as i64, summary.after_bytes, "{summary}");
     assert!(summary.peak_reserved_bytes >= summary.peak_active_bytes);
     assert!(summary.peak_active_bytes >= summary.peak_bytes);
 }
@@ -220,7 +219,10 @@ proptest! {
                 2 if !scopes.is_empty() => drop(scopes.swap_remove(pick % scopes.len())),
                 3 if !buffers.is_empty() => drop(buffers.swap_remove(pick % buffers.len())),
                 6 if pick % 3 == 0 => {
-                    check_sums(&epoch.finish().unwrap());
+                    let summary = epoch.finish().unwrap();
+                    check_sums(&summary);
+                    let sites: u64 = summary.live.iter().map(|site| site.size_bytes).sum();
+                    assert_eq!(sites as i64, summary.after_bytes, "{summary}");
                     epoch = allocator.epoch(number as u64);
                 }
                 7 if pick % 10 == 0 => allocator.empty_cache().unwrap(),
@@ -229,6 +231,40 @@ proptest! {
         }
         drop(epoch);
     }
+}
+
+/// Events of threads that meet are logged and entered later; the sums are of one moment all the same.
+#[test]
+fn sums_add_up_while_other_threads_go_on() {
+    let allocator = allocator();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for thread in 1..4_u64 {
+            let (allocator, stop) = (&allocator, &stop);
+            threads.spawn(move || {
+                let _current = allocator.make_current();
+                let mut kept = VecDeque::new();
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    round += 1;
+                    let _phase = memtrack::phase(["data", "forward", "backward"][round % 3]);
+                    kept.push_back(Buffer::<u8>::uninit_on(allocator, Stream(thread), 1 + round % 70_000).unwrap());
+                    if kept.len() > 20 + round % 50 {
+                        kept.pop_front();
+                        kept.pop_front();
+                    }
+                }
+            });
+        }
+        for number in 0..300 {
+            let epoch = allocator.epoch(number);
+            std::thread::sleep(Duration::from_micros(200));
+            check_sums(&epoch.finish().unwrap());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let summary = allocator.epoch(0).finish().unwrap();
+    assert_eq!((summary.live.len(), summary.after_bytes), (0, 0));
 }
 
 /// The others are done before the phase ends, so the words are exact.

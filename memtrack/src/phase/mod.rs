@@ -1,7 +1,9 @@
 //! Phases, steps and epochs: scopes with a meaning, and the summary that adds up.
 //!
 //! A phase says what the program is doing (`forward`, `optimizer`), a step counts repetitions, an epoch ends with a
-//! summary. Here live their guards and the summary; what is booked under which phase is the ledger's affair.
+//! summary. Here live their guards, the summary with its forms (table, events, JSON), what is compared with the epochs before, and
+//! the sampling of the device's memory; what is booked under which phase is the ledger's affair. `docs/summary.md` explains each
+//! figure.
 
 mod companion;
 mod driver_view;

@@ -1,7 +1,7 @@
 //! `memtrack diff`: what grew between two epochs, of one run or of two.
 //!
-//! Run files are read here ([`run_file`]), two epochs compared ([`compare`]) and the differences printed ([`text`]). What a run
-//! file holds is written by the library.
+//! Run files are read here, two epochs compared and the differences printed, each in a file of its own. What a run file holds is
+//! written by the library.
 
 mod compare;
 mod run_file;

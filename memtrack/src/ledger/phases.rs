@@ -103,6 +103,8 @@ pub(crate) struct Phases {
     by_content: HashMap<(NameId, Vec<NameId>), PhaseId>,
     /// What entering a name in a node comes to: a row a node, for the first few names.
     entered: Vec<[Option<PhaseId>; SCANNED_NAME_COUNT]>,
+    /// The same for all other names.
+    entered_further: HashMap<(PhaseId, NameId), PhaseId>,
     totals: Vec<PhaseTotals>,
 }
 
@@ -114,6 +116,7 @@ impl Default for Phases {
             nodes: vec![Node::default()],
             by_content: HashMap::new(),
             entered: vec![[None; SCANNED_NAME_COUNT]],
+            entered_further: HashMap::new(),
             totals: vec![PhaseTotals::default()],
         }
     }
@@ -143,12 +146,21 @@ impl Phases {
     /// The phase of this name inside `around`.
     pub(crate) fn enter(&mut self, around: PhaseId, name: &'static str) -> PhaseId {
         let name = self.intern(name);
-        if let Some(Some(known)) = self.entered[usize::from(around)].get(usize::from(name)) {
-            return *known;
+        match self.entered[usize::from(around)].get(usize::from(name)) {
+            Some(Some(known)) => return *known,
+            Some(None) => {}
+            None => {
+                if let Some(known) = self.entered_further.get(&(around, name)) {
+                    return *known;
+                }
+            }
         }
         let phase = self.find_or_add(around, name);
-        if let Some(place) = self.entered[usize::from(around)].get_mut(usize::from(name)) {
-            *place = Some(phase);
+        match self.entered[usize::from(around)].get_mut(usize::from(name)) {
+            Some(place) => *place = Some(phase),
+            None => {
+                self.entered_further.insert((around, name), phase);
+            }
         }
         phase
     }

@@ -77,6 +77,29 @@ fn what_was_reserved_at_the_peak_is_told_although_the_cache_is_emptied_later() {
     assert_eq!((summary.peak_cached_bytes(), summary.reserved_bytes, summary.fragmentation()), (50 << 20, 0, None));
 }
 
+/// Nothing is rounded or cached by the allocator there; what the pool has is what the driver says.
+#[test]
+fn with_the_drivers_own_pool_the_same_figures_add_up() {
+    let device = Arc::new(Simulated::with_capacity(1 << 30));
+    let allocator = CachingAllocator::with_config(device, "backend:cudaMallocAsync".parse().unwrap()).unwrap();
+    let _current = allocator.make_current();
+    let before = Buffer::<u8>::uninit(&allocator, 1000).unwrap();
+    let epoch = memtrack::epoch(1);
+    let forward = memtrack::phase("forward");
+    let activations = take(&allocator, 30);
+    drop(forward);
+    let backward = memtrack::phase("backward");
+    let kept = take(&allocator, 10);
+    drop(activations);
+    drop(backward);
+    let summary = epoch.finish().unwrap();
+    check_sums(&summary);
+    assert_eq!((summary.peak_bytes, summary.after_bytes), ((40 << 20) + 1000, (10 << 20) + 1000));
+    assert_eq!(origin(&summary, "forward").freed_in("backward").bytes, 30 * MIB);
+    assert_eq!(summary.live.len(), 2);
+    drop((before, kept));
+}
+
 #[test]
 fn fragmentation_is_what_is_outside_the_largest_hole() {
     let allocator = allocator();

@@ -223,8 +223,11 @@ impl Ledger {
 
     /// The driver's own pool has so many bytes reserved now.
     pub(crate) fn reserved_is(&mut self, bytes: i64) {
-        self.settle_peaks();
         let change = bytes - self.stats.reserved_bytes.all.current;
+        // What it has more it took for an allocation that is entered already.
+        if change < 0 {
+            self.settle_peaks();
+        }
         self.stats.reserved_bytes.change(PoolKind::Large, change);
     }
 

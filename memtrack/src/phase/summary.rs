@@ -212,9 +212,10 @@ impl EpochSummary {
     }
 
     /// How much of the free bytes is outside the largest free block when the epoch ended, from 0 to 1: `1 - largest / free`. `None`
-    /// without free bytes.
+    /// without free bytes, or where the driver's own pool has them and nobody can see its blocks.
     pub fn fragmentation(&self) -> Option<f64> {
-        let free_bytes = u64::try_from(self.free_bytes()).ok().filter(|bytes| *bytes > 0)?;
+        let free_bytes =
+            u64::try_from(self.free_bytes()).ok().filter(|bytes| *bytes > 0 && self.largest_free_block_bytes > 0)?;
         // Other threads may have merged blocks since the free bytes were read.
         let largest_bytes = self.largest_free_block_bytes.min(free_bytes);
         Some(1.0 - largest_bytes as f64 / free_bytes as f64)

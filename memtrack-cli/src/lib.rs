@@ -6,12 +6,14 @@
 //! - [`replay`]: both together, and what came of it.
 //! - [`smi`]: the memory of every GPU, by the driver and by memtrack.
 //! - [`check`]: the same against limits, for health checks.
+//! - [`diff`]: what grew between two epochs of run files.
 //! - [`options`] and [`command`]: the command line around them.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod command;
+pub mod diff;
 pub mod operation;
 pub mod options;
 pub mod recording;

@@ -7,6 +7,7 @@ use memtrack::units::{ACCEPTED_FORMS, ParseSizeError, parse_size};
 use memtrack::{Config, Policy};
 
 use crate::check::CheckOptions;
+use crate::diff::DiffOptions;
 use crate::replay::Choices;
 use crate::session::Place;
 use crate::smi::SmiOptions;
@@ -24,11 +25,13 @@ pub struct Options {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Replay recorded allocations: check them against what PyTorch answered, or measure them with other settings
-    Replay(ReplayOptions),
+    Replay(Box<ReplayOptions>),
     /// Show the memory of every GPU and process: the driver's figures beside memtrack's own
     Smi(SmiOptions),
     /// Check the memory of GPUs against limits, for health checks of Kubernetes and Slurm
     Check(CheckOptions),
+    /// Say what grew between two epochs, of one run or of two
+    Diff(DiffOptions),
 }
 
 /// Replays recordings on memtrack's allocator.

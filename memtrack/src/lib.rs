@@ -42,7 +42,9 @@
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span;
 //!   [`CachingAllocator::call_sites`] has the totals.
 //! - [`testing`]: budgets of memory in ordinary tests.
-//! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change.
+//! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change, with who held the peak, what grew
+//!   and what seems to leak (`docs/summary.md`).
+//! - [`run_file`]: a JSON line for each epoch, for `memtrack diff` and other programs.
 //! - [`driver`]: the driver's figures through NVML, set beside the allocator's so that they add up to the byte.
 //! - [`diagnosis`]: findings, why memory ran out or may; [`post_mortem`]: what is written when it did.
 //! - [`publish`]: a process's figures in a file, for `memtrack smi` and `memtrack check`.
@@ -72,7 +74,8 @@
 //!
 //! Spans carry bytes as `i64` in `mem.*` fields. A `WARN` event with target `memtrack::alloc_retry` says that an allocation
 //! had to give cached memory back and ask again; an `ERROR` event with target `memtrack::oom` that it ran out of memory,
-//! with the numbers; an `INFO` event with target `memtrack::epoch` ends each epoch; `WARN` events with the targets
+//! with the numbers; `INFO` events with the targets
+//! `memtrack::epoch` and, for each phase, `memtrack::phase` end each epoch; `WARN` events with the targets
 //! `memtrack::budget_exceeded` and `memtrack::leak` say that a call broke its budget. The README lists the other targets. Nothing is
 //! emitted while a lock is held.
 //!
@@ -93,6 +96,11 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/attribute.md")]
 struct AttributeExamples;
+
+/// The example of the summary's page, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/summary.md")]
+struct SummaryExamples;
 
 #[deny(unsafe_code)]
 mod allocator;
@@ -124,6 +132,8 @@ pub mod post_mortem;
 pub mod publish;
 #[forbid(unsafe_code)]
 mod retry;
+#[forbid(unsafe_code)]
+pub mod run_file;
 #[forbid(unsafe_code)]
 pub mod scope;
 #[forbid(unsafe_code)]

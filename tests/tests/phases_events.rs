@@ -50,6 +50,9 @@ fn an_epoch_says_what_its_summary_holds() {
         ("peak_step", 8),
         ("mem.reserved", 22 * MIB),
         ("mem.cached", 19 * MIB),
+        ("peak_reserved", 20 * MIB),
+        ("largest_free_block", 17 * MIB),
+        ("growth", 0),
         ("mem.retries", 0),
         ("mem.ooms", 0),
     ];
@@ -58,7 +61,7 @@ fn an_epoch_says_what_its_summary_holds() {
     }
     assert_eq!(epoch.number("duration_ms"), summary.lasted.as_millis() as i64);
     for (event, phase) in [forward, other].into_iter().zip(&summary.phases) {
-        assert_eq!((event.target.as_str(), event.level), ("memtrack::phase", Level::DEBUG));
+        assert_eq!((event.target.as_str(), event.level), ("memtrack::phase", Level::INFO));
         assert_eq!(event.fields["mem.phase"], phase.name);
         let found = ["mem.delta", "mem.peak", "rise_median", "rise_max", "entered", "mem.allocs", "mem.frees"]
             .map(|field| event.number(field));
@@ -67,6 +70,12 @@ fn an_epoch_says_what_its_summary_holds() {
         let (median, highest) = (phase.rise_median_bytes, phase.rise_max_bytes);
         assert_eq!(found, [phase.net_bytes, phase.peak_bytes, median, highest, entered, allocs, frees]);
         assert_eq!(event.number("device_allocs"), phase.device_allocation_count as i64);
+        assert_eq!(event.number("rise_p95"), phase.rise_p95_bytes);
+        assert_eq!(event.number("headroom"), summary.headroom_bytes(phase.peak_bytes));
+        assert_eq!(event.number("allocated"), phase.allocated_bytes as i64);
+        assert_eq!(event.number("inclusive_delta"), phase.inclusive_net_bytes);
+        assert_eq!((event.number("mem.foreign"), event.number("other_threads")), (0, 0));
+        assert_eq!(event.number("slow_path_us"), phase.slow_path.as_micros() as i64);
     }
 
     // The same with a subscriber that uses the allocator; on a thread of its own, so that a deadlock cannot hang the run.

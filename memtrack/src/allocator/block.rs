@@ -70,6 +70,8 @@ pub(crate) struct Block {
     pub(crate) next: BlockIndex,
     /// The scope whose thread allocated it.
     pub(crate) owner: Option<ScopeKey>,
+    /// The era in which it was last allocated.
+    pub(crate) born: u32,
     /// Events that must complete before the block is free.
     pub(crate) event_count: u32,
     /// The line it was last allocated at; none before the first time.
@@ -96,6 +98,7 @@ impl Block {
             prev: NO_BLOCK,
             next: NO_BLOCK,
             owner: None,
+            born: 0,
             event_count: 0,
             location: None,
             stack: StackId::NONE,

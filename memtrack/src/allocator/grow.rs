@@ -60,7 +60,9 @@ impl Inner {
         let mut live = Vec::new();
         let attempt = |counts| {
             let mut notes = Notes { counts, retry: None, survey: None };
+            let started = Instant::now();
             let mut outcome = self.attempts(&shard, requested_bytes, origin, &mut notes);
+            self.ledger().slow_path_took(started.elapsed(), context::current(self.id));
             // Logged here, where no lock is held: a subscriber may ask for statistics.
             if let Some(retry) = &notes.retry {
                 events::log_retry(self, stream, retry);

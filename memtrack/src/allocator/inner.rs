@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use super::block::Origin;
@@ -73,6 +73,10 @@ pub(crate) struct Inner {
     pub(crate) driver_reporter: OnceLock<DriverReporter>,
     /// What a later layer keeps with an allocator; the allocator itself makes no use of it.
     pub(crate) companion: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Counts what a later layer calls the beginning of an era; blocks keep theirs.
+    pub(crate) era: AtomicU32,
+    /// What a later layer wants to do when a phase begins or ends, by its name.
+    pub(crate) at_phase_boundary: OnceLock<fn(&Arc<Inner>, &'static str)>,
 }
 
 impl fmt::Debug for Inner {
@@ -125,6 +129,8 @@ impl Inner {
             remembered: Remembered::default(),
             driver_reporter: OnceLock::new(),
             companion: OnceLock::new(),
+            era: AtomicU32::new(0),
+            at_phase_boundary: OnceLock::new(),
         };
         inner.set_fraction(fraction);
         inner.warn_not_expandable();

@@ -45,12 +45,14 @@ pub use error::{AllocationError, OutOfMemory, Refusal};
 pub use hooks::{OomHook, OomHookOptions, OomResponse};
 pub(crate) use inner::Inner;
 pub use live::LiveBlock;
+pub(crate) use live::LiveOrigin;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
 pub use private_pools::{PoolId, PoolOptions};
 pub use registry::allocators;
 use rounding::REQUEST_LIMIT_BYTES;
 pub use rounding::RoundupDivisions;
 pub(crate) use shard::Lease;
+pub(crate) use survey::DriverReporter;
 
 use crate::device::{Device, DeviceError, Stream};
 use crate::history::recording::StackId;

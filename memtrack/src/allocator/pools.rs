@@ -9,7 +9,7 @@ use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet, Position};
 use super::rounding::SizeRules;
-use crate::ledger::{BlockEntry, SplitChange};
+use crate::ledger::{self, BlockEntry, SplitChange};
 use crate::stats::PoolKind;
 
 /// What is asked of the pools.
@@ -214,6 +214,7 @@ impl StreamPools {
             size_bytes: block.size_bytes as i64,
             requested_bytes: block.requested_bytes as i64,
             oversize: self.rules.is_oversize(block.size_bytes),
+            thread: ledger::current_thread(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! pending frees, shard, the queues of pending frees or the ledger or the history.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::block::{Block, BlockIndex, BlockState, Origin};
@@ -114,6 +115,7 @@ impl Shard {
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         block.owner = context;
+        block.born = inner.era.load(Ordering::Relaxed);
         block.location = Some(origin.location);
         block.stack = origin.stack;
         if observer::any_observer() {

@@ -16,7 +16,7 @@ use crate::context;
 use crate::diagnosis::{
     AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, SegmentView, SettingsView,
 };
-use crate::driver::{DriverReport, OtherProcesses};
+use crate::driver::{ContextMemory, DriverReport, OtherProcesses};
 use crate::history::BlockStatus;
 use crate::ledger::{FailedAttempt, Ledger, ScopeKey};
 use crate::sync::lock;
@@ -34,7 +34,13 @@ pub(super) struct Remembered {
 }
 
 /// Asks the driver's view that a later layer keeps with an allocator, with the allocated and the reserved bytes.
-pub(crate) type DriverReporter = fn(&Inner, u64, u64) -> Option<DriverReport>;
+#[derive(Debug)]
+pub(crate) struct DriverReporter {
+    /// The figures beside these bytes allocated and reserved.
+    pub(crate) report: fn(&Inner, u64, u64) -> Option<DriverReport>,
+    /// The context as it was measured last.
+    pub(crate) context: fn(&Inner) -> Option<ContextMemory>,
+}
 
 /// Live blocks by the line and the scope that they came from; texts are made of it later.
 #[derive(Debug, Clone, Copy)]
@@ -291,6 +297,11 @@ impl Inner {
 
     /// What the driver's view says, if somebody attached one; none is attached here, which would take time.
     pub(super) fn driver_report(&self, allocated_bytes: u64, reserved_bytes: u64) -> Option<DriverReport> {
-        self.driver_reporter.get()?(self, allocated_bytes, reserved_bytes)
+        (self.driver_reporter.get()?.report)(self, allocated_bytes, reserved_bytes)
+    }
+
+    /// The context that such a view measured.
+    pub(crate) fn context_memory(&self) -> Option<ContextMemory> {
+        (self.driver_reporter.get()?.context)(self)
     }
 }

@@ -4,12 +4,14 @@ use super::finding::Finding;
 use super::leak::{self, Floor, FloorTrend, Trend, WARM_UP_COUNT};
 use super::view::{AllocatorView, LiveGroup};
 
-/// A leak is reported at this step, or at the first after it that shows one.
+/// At this step the floors are looked at first; then whenever an eighth more have come, so that looking costs a step nothing
+/// in the long run.
 const REPORT_STEP: u64 = 20;
 /// So many floors are kept; then the older half goes.
 const KEPT_COUNT: usize = 1024;
 
-/// Takes the live bytes at the end of each step and tells of a leak, once, from step 20 on.
+/// Takes the live bytes at the end of each step and tells of a leak, once: at step 20, or when later floors show it, at the
+/// latest when an eighth more steps have ended.
 ///
 /// A step costs it a few words. Live blocks are looked at twice: after the warm-up of two steps, and for the report.
 ///
@@ -39,6 +41,8 @@ pub struct LeakDetector {
     /// What was live after the warm-up.
     base: Vec<LiveGroup>,
     has_reported: bool,
+    /// The step at which the floors are looked at next.
+    next_look: u64,
 }
 
 impl LeakDetector {
@@ -63,7 +67,11 @@ impl LeakDetector {
             self.floors.drain(..KEPT_COUNT / 2);
         }
         self.floors.push(floor);
-        if self.has_reported || self.step_count < REPORT_STEP || self.trend().trend != Trend::Leak {
+        if self.has_reported || self.step_count < self.next_look.max(REPORT_STEP) {
+            return None;
+        }
+        self.next_look = self.step_count + self.step_count.div_ceil(8);
+        if self.trend().trend != Trend::Leak {
             return None;
         }
         self.has_reported = true;

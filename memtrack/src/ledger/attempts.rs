@@ -112,6 +112,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::threads::ThreadNumber;
     use crate::ledger::{BlockEntry, SplitChange};
     use crate::stats::PoolKind;
 
@@ -122,7 +123,13 @@ mod tests {
     }
 
     fn allocate(ledger: &mut Ledger, owner: ScopeKey) {
-        let entry = BlockEntry { pool: PoolKind::Small, size_bytes: 512, requested_bytes: 1, oversize: false };
+        let entry = BlockEntry {
+            pool: PoolKind::Small,
+            size_bytes: 512,
+            requested_bytes: 1,
+            oversize: false,
+            thread: ThreadNumber::of_test(0),
+        };
         ledger.allocated(&entry, SplitChange::default(), Some(owner));
     }
 

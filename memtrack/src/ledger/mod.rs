@@ -12,12 +12,15 @@ mod call_sites;
 mod calls;
 mod combined;
 mod epochs;
+mod held;
+mod matrix;
 mod outcome;
 mod owners;
 mod phases;
 mod scopes;
 mod shared;
 mod slot;
+mod threads;
 
 use std::time::Duration;
 
@@ -25,16 +28,18 @@ pub(crate) use attempts::FailedAttempt;
 pub use call_site::CallSite;
 pub(crate) use call_sites::{Inclusive, SiteTotals};
 pub(crate) use combined::Combined;
-pub(crate) use epochs::{ClosedEpoch, EpochKey, PhaseActivity};
+pub(crate) use epochs::{ClosedEpoch, EpochKey, HeldAtPeak, OriginRow, PhaseRow};
+pub(crate) use matrix::Amount;
 pub use outcome::Outcome;
-pub(crate) use phases::PhaseTotals;
 use phases::{OTHER_PHASE, PhaseId};
 pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
 pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
+pub(crate) use threads::{ThreadNumber, current as current_thread};
 
 use self::call_sites::CallSites;
 use self::combined::Part;
 use self::epochs::Epochs;
+use self::matrix::{Matrix, Reading};
 use self::phases::Phases;
 use self::scopes::Scopes;
 use self::slot::Totals;
@@ -57,6 +62,8 @@ pub(crate) struct BlockEntry {
     pub(crate) requested_bytes: i64,
     /// At least the split limit.
     pub(crate) oversize: bool,
+    /// The thread that allocates or frees it.
+    pub(crate) thread: ThreadNumber,
 }
 
 /// The books of one device.
@@ -66,6 +73,7 @@ pub(crate) struct Ledger {
     totals: Totals,
     scopes: Scopes,
     phases: Phases,
+    matrix: Matrix,
     epochs: Epochs,
     call_sites: CallSites,
     /// Open scopes that are this device's part of one over several; nearly always none.
@@ -97,7 +105,7 @@ impl Ledger {
     /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
     #[inline]
     pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
-        let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
+        let BlockEntry { pool, size_bytes, requested_bytes, oversize, thread } = *entry;
         let stats = &mut self.stats;
         stats.inactive_split.change(pool, split.count);
         stats.inactive_split_bytes.change(pool, split.bytes);
@@ -113,7 +121,7 @@ impl Ledger {
         self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
 
         let owner = self.scopes.resolve(owner);
-        let phase = self.scopes.phase_of(owner);
+        let phase = self.change_held(owner, Amount { bytes: size_bytes, count: 1 });
         self.phases.totals(phase).allocated(size_bytes);
         let live_bytes = self.stats.allocated_bytes.all.current;
         self.scopes.raise(live_bytes, phase);
@@ -121,6 +129,7 @@ impl Ledger {
             // Some other thread may be in a phase, so no cut will tell.
             self.epochs.raise_other(live_bytes);
         }
+        self.scopes.active(thread, owner);
         if !self.scopes.own(owner, size_bytes, requested_bytes) {
             self.allocated_beside_calls(owner, requested_bytes);
         }
@@ -132,7 +141,8 @@ impl Ledger {
     /// The program gave a block back. It may still have to wait for other streams.
     #[inline]
     pub(crate) fn free_requested(&mut self, entry: &BlockEntry, owner: Option<ScopeKey>, context: Option<ScopeKey>) {
-        let BlockEntry { pool, size_bytes, requested_bytes, oversize } = *entry;
+        let BlockEntry { pool, size_bytes, requested_bytes, oversize, thread } = *entry;
+        self.settle_peaks();
         self.stats.allocation.decrease(pool, 1);
         self.stats.allocated_bytes.decrease(pool, size_bytes);
         if oversize {
@@ -146,6 +156,9 @@ impl Ledger {
         self.phases.totals(phase).freed(size_bytes);
         // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
         let owner = self.scopes.resolve(owner);
+        let origin = self.change_held(owner, Amount { bytes: size_bytes.wrapping_neg(), count: -1 });
+        self.matrix.freed(origin, phase, size_bytes);
+        self.scopes.active(thread, context);
         if !self.parts.is_empty() {
             self.lower_sums(owner, size_bytes, requested_bytes);
         }
@@ -171,6 +184,7 @@ impl Ledger {
 
     /// A segment came from the device, for an allocation of `context`.
     pub(crate) fn segment_allocated(&mut self, pool: PoolKind, bytes: i64, oversize: bool, context: Option<ScopeKey>) {
+        self.settle_peaks();
         self.stats.segment.increase(pool, 1);
         self.stats.reserved_bytes.increase(pool, bytes);
         if oversize {
@@ -183,6 +197,7 @@ impl Ledger {
 
     /// A segment went back to the device.
     pub(crate) fn segment_released(&mut self, pool: PoolKind, bytes: i64, oversize: bool) {
+        self.settle_peaks();
         self.stats.segment.decrease(pool, 1);
         self.stats.reserved_bytes.decrease(pool, bytes);
         if oversize {
@@ -194,6 +209,7 @@ impl Ledger {
     /// Pages of an expandable segment were mapped, for an allocation of `context`. As in PyTorch they are no segment, and however many they
     /// are, they count as one call of the device.
     pub(crate) fn pages_mapped(&mut self, pool: PoolKind, bytes: i64, context: Option<ScopeKey>) {
+        self.settle_peaks();
         self.stats.reserved_bytes.increase(pool, bytes);
         self.stats.num_device_alloc += 1;
         let phase = self.context_phase(context);
@@ -202,6 +218,7 @@ impl Ledger {
 
     /// Pages of an expandable segment were unmapped at once.
     pub(crate) fn pages_unmapped(&mut self, pool: PoolKind, bytes: i64) {
+        self.settle_peaks();
         self.stats.reserved_bytes.decrease(pool, bytes);
         self.stats.num_device_free += 1;
     }
@@ -209,6 +226,10 @@ impl Ledger {
     /// The driver's own pool has so many bytes reserved now.
     pub(crate) fn reserved_is(&mut self, bytes: i64) {
         let change = bytes - self.stats.reserved_bytes.all.current;
+        // What it has more it took for an allocation that is entered already.
+        if change < 0 {
+            self.settle_peaks();
+        }
         self.stats.reserved_bytes.change(PoolKind::Large, change);
     }
 
@@ -237,6 +258,13 @@ impl Ledger {
         self.out_of_memory_in(context);
     }
 
+    /// An allocation in `context` found no cached block, and took so long.
+    pub(crate) fn slow_path_took(&mut self, took: Duration, context: Option<ScopeKey>) {
+        let phase = self.context_phase(context);
+        let nanos = &mut self.phases.totals(phase).slow_path_nanos;
+        *nanos = nanos.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
     fn context_phase(&self, context: Option<ScopeKey>) -> PhaseId {
         self.scopes.phase_of(self.scopes.resolve(context))
     }
@@ -255,8 +283,9 @@ impl Ledger {
     ) -> ScopeKey {
         let parent = self.scopes.open_or_around(self.scopes.resolve(parent));
         let inherited = self.scopes.phase_of(parent);
-        let own_phase = phase.map(|name| self.phases.intern(name));
+        let own_phase = phase.map(|name| self.phases.enter(inherited, name));
         if let Some(phase) = own_phase {
+            self.matrix.widen(self.phases.node_count());
             self.phases.totals(phase).entered_count += 1;
         }
         self.cut(own_phase.unwrap_or(inherited));
@@ -281,13 +310,15 @@ impl Ledger {
         }
         let phase = self.scopes.phase_around(key);
         self.cut(phase);
+        self.scopes.hand_threads_on(key);
         if let Some(site) = self.scopes.site_of(key) {
             self.end_call(key, site, outcome);
         }
         let after = (self.live_bytes(), self.stats.reserved_bytes.all.current);
         let closed = self.scopes.close(key, outcome, after, &self.totals);
         if let Some(phase) = closed.own_phase {
-            self.epochs.phase_closed(phase, &closed, &self.scopes);
+            let name = self.phases.name_id(phase);
+            self.epochs.phase_closed(name, &closed, &self.scopes);
         }
         Some(ClosedScope { phase_name: self.phases.name(closed.phase), ..closed })
     }
@@ -295,16 +326,22 @@ impl Ledger {
     /// Begins an epoch: a scope of its own, and rows per phase from here on.
     pub(crate) fn open_epoch(&mut self, number: u64, parent: Option<ScopeKey>) -> EpochKey {
         let scope = self.open_scope(parent, ScopeKind::Epoch, None);
-        self.epochs.open(number, scope, self.phases.all_totals())
+        let notes = self.begin_notes();
+        let before = Reading { totals: self.phases.all_totals().to_vec(), matrix: self.matrix.clone() };
+        self.epochs.open(number, scope, before, notes)
     }
 
     /// Ends an epoch. `None` when it has ended already.
     pub(crate) fn close_epoch(&mut self, key: &EpochKey, lasted: Duration) -> Option<ClosedEpoch> {
+        self.settle_peaks();
         let phase = self.scopes.phase_around(key.scope);
         self.cut(phase);
-        self.epochs.include_open_phases(key, &self.scopes);
+        self.scopes.gather_threads();
+        self.epochs.include_open_phases(key, &self.scopes, &self.phases, &self.totals);
         let scope = self.close_scope(key.scope, Outcome::Ok)?;
-        self.epochs.close(key, scope, &self.phases, &self.stats, lasted)
+        let epoch = self.epochs.take(key)?;
+        let holders = self.holders(&epoch.notes);
+        Some(self.epochs.close(epoch, scope, (&self.phases, &self.matrix), &self.stats, holders, lasted))
     }
 
     /// Ends the stretch since the last cut: its highest point goes to every scope that is open.

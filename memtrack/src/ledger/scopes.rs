@@ -3,7 +3,8 @@
 //! **Peaks.** No peak is ever reset. One running maximum of the live bytes is kept since the last *cut*; a cut happens
 //! when a scope opens or closes, hands the maximum to every open scope and restarts it from the live bytes. Open scopes
 //! stand in order of opening. An older scope's interval covers a younger one's so far, so peaks never rise from old to
-//! new, and handing over may stop at the first scope, from the new end, that is already as high.
+//! new, and handing over may stop at the first scope, from the new end, that is already as high. The set of threads that were
+//! active is kept the same way: it only grows from new to old.
 //!
 //! Whose the bytes are is the affair of [`owners`](super::owners).
 
@@ -11,8 +12,10 @@ mod kept;
 
 use std::num::NonZeroU32;
 
+use super::held::Held;
 use super::phases::{OTHER_PHASE, PhaseId};
 use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
+use super::threads::{ThreadNumber, ThreadSet};
 
 /// All scopes of one device.
 #[derive(Debug)]
@@ -23,7 +26,12 @@ pub(super) struct Scopes {
     open_phase_count: usize,
     running_max_bytes: i64,
     running_place: Place,
+    running_threads: ThreadSet,
     step: Option<u64>,
+    /// Counts the peaks of epochs, see [`held`](super::held).
+    pub(super) peak_serial: u64,
+    /// Live blocks of no scope.
+    pub(super) unowned: Held,
 }
 
 impl Default for Scopes {
@@ -35,7 +43,10 @@ impl Default for Scopes {
             open_phase_count: 0,
             running_max_bytes: 0,
             running_place: Place::default(),
+            running_threads: ThreadSet::default(),
             step: None,
+            peak_serial: 0,
+            unowned: Held::default(),
         }
     }
 }
@@ -85,6 +96,55 @@ impl Scopes {
         }
     }
 
+    /// A thread inside `context` moved bytes.
+    #[inline]
+    pub(super) fn active(&mut self, thread: ThreadNumber, context: u32) {
+        self.running_threads.insert(thread);
+        if let Some(slot) = self.slots.get_mut(context as usize) {
+            slot.threads_inside.insert(thread);
+            if !slot.open {
+                self.active_in_closed(thread, context);
+            }
+        }
+    }
+
+    #[cold]
+    fn active_in_closed(&mut self, thread: ThreadNumber, context: u32) {
+        let around = self.open_around(context);
+        if let Some(slot) = self.slots.get_mut(around as usize) {
+            slot.threads_inside.insert(thread);
+        }
+    }
+
+    /// A scope is about to close: the threads inside it were inside the scope around it. An event enters its thread in the
+    /// innermost scope alone, so a phase asks the scopes inside it that are still open too.
+    #[inline]
+    pub(super) fn hand_threads_on(&mut self, key: ScopeKey) {
+        if self.newest != key.slot && self.slots[key.slot as usize].own_phase.is_some() {
+            self.gather_threads();
+        }
+        let around = self.open_around(key.slot);
+        let inside = self.slots[key.slot as usize].threads_inside;
+        if let Some(slot) = self.slots.get_mut(around as usize) {
+            slot.threads_inside.insert_all(inside);
+        }
+    }
+
+    /// Every open scope has the threads of those inside it.
+    #[cold]
+    pub(super) fn gather_threads(&mut self) {
+        // From the newest: what is inside a scope is younger.
+        let mut at = self.newest;
+        while let Some(slot) = self.slots.get(at as usize) {
+            let (inside, older) = (slot.threads_inside, slot.older);
+            let around = self.open_around(at);
+            if let Some(slot) = self.slots.get_mut(around as usize) {
+                slot.threads_inside.insert_all(inside);
+            }
+            at = older;
+        }
+    }
+
     /// Hands the running maximum to the open scopes and restarts it; returns what it was.
     #[inline]
     pub(super) fn cut(&mut self, live_bytes: i64, next_phase: PhaseId) -> i64 {
@@ -93,6 +153,12 @@ impl Scopes {
         while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| slot.peak_bytes < highest_bytes) {
             slot.peak_bytes = highest_bytes;
             slot.peak_place = self.running_place;
+            at = slot.older;
+        }
+        let threads = std::mem::take(&mut self.running_threads);
+        let mut at = self.newest;
+        while let Some(slot) = self.slots.get_mut(at as usize).filter(|slot| !slot.threads_seen.has_all(threads)) {
+            slot.threads_seen.insert_all(threads);
             at = slot.older;
         }
         self.running_max_bytes = live_bytes;
@@ -133,6 +199,9 @@ impl Scopes {
             owned: Owned::default(),
             call: Call::default(),
             moved_bytes: 0,
+            threads_inside: ThreadSet::default(),
+            threads_seen: ThreadSet::default(),
+            held: Held { noted_serial: self.peak_serial, ..Held::default() },
         };
         if let Some(newest) = self.slots.get_mut(self.newest as usize) {
             newest.newer = index;
@@ -160,7 +229,6 @@ impl Scopes {
     ) -> ClosedScope {
         let slot = &mut self.slots[key.slot as usize];
         slot.open = false;
-        let moved_bytes = totals.moved_bytes.wrapping_sub(slot.before.moved_bytes);
         let closed = ClosedScope {
             phase: slot.phase,
             phase_name: None,
@@ -175,7 +243,8 @@ impl Scopes {
             oom_count: totals.oom_count - slot.before.oom_count,
             reserved_delta_bytes: reserved_bytes.wrapping_sub(slot.before_reserved_bytes),
             owned: slot.owned,
-            foreign_bytes: moved_bytes.wrapping_sub(slot.moved_bytes),
+            foreign_bytes: slot.foreign_bytes(totals),
+            other_threads: slot.other_threads(),
         };
         let (older, newer, kind) = (slot.older, slot.newer, slot.kind);
         slot.outcome = outcome;
@@ -224,10 +293,9 @@ impl Scopes {
         })
     }
 
-    /// Open scopes that began a phase: (phase, bytes before, peak so far).
-    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, i64, i64)> {
-        self.open_slots()
-            .filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot.before_bytes, slot.peak_bytes)))
+    /// Open scopes that began a phase.
+    pub(super) fn open_phases(&self) -> impl Iterator<Item = (PhaseId, &Slot)> {
+        self.open_slots().filter_map(|(_, slot)| slot.own_phase.map(|phase| (phase, slot)))
     }
 
     #[cfg(test)]

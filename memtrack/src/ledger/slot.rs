@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use super::call_site::SiteId;
+use super::held::Held;
 use super::phases::PhaseId;
+use super::threads::ThreadSet;
 
 /// No scope.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -93,6 +95,9 @@ pub(crate) struct ClosedScope {
     pub(crate) reserved_delta_bytes: i64,
     pub(crate) owned: Owned,
     pub(crate) foreign_bytes: i64,
+    /// Of a phase: threads that moved bytes meanwhile, and none inside it. Other scopes do not ask those inside them that are
+    /// still open.
+    pub(crate) other_threads: ThreadSet,
 }
 
 #[derive(Debug)]
@@ -120,4 +125,22 @@ pub(super) struct Slot {
     pub(super) call: Call,
     /// Rounded bytes allocated and freed by threads inside this scope.
     pub(super) moved_bytes: i64,
+    /// The threads that did so.
+    pub(super) threads_inside: ThreadSet,
+    /// Threads that moved bytes anywhere, as of the last cut.
+    pub(super) threads_seen: ThreadSet,
+    /// The live blocks it allocated itself.
+    pub(super) held: Held,
+}
+
+impl Slot {
+    /// Rounded bytes that threads outside this scope moved since it opened.
+    pub(super) fn foreign_bytes(&self, totals: &Totals) -> i64 {
+        totals.moved_bytes.wrapping_sub(self.before.moved_bytes).wrapping_sub(self.moved_bytes)
+    }
+
+    /// Threads that moved bytes since it opened, and none inside it; as of the last cut.
+    pub(super) fn other_threads(&self) -> ThreadSet {
+        self.threads_seen.without(self.threads_inside)
+    }
 }

@@ -1,31 +1,36 @@
 //! The driver's view that goes with an allocator: attached once, asked at the end of each epoch.
 
-use crate::allocator::{CachingAllocator, Inner};
-use crate::driver::{DriverReport, DriverUnavailable, DriverView};
+use super::companion::{self, Companion};
+use crate::allocator::{CachingAllocator, DriverReporter, Inner};
+use crate::driver::{ContextMemory, DriverReport, DriverUnavailable, DriverView};
 
-type Attached = Result<DriverView, DriverUnavailable>;
+pub(super) type Attached = Result<DriverView, DriverUnavailable>;
 
 /// The allocator's view, attached on first use; a failure is kept too, with its reason.
 pub(super) fn attached(allocator: &CachingAllocator) -> &Attached {
     // So that diagnoses have it too.
-    let _ = allocator.inner().driver_reporter.set(report_if_attached);
-    let companion = allocator.inner().companion.get_or_init(|| {
+    let _ = allocator
+        .inner()
+        .driver_reporter
+        .set(DriverReporter { report: report_if_attached, context: context_if_attached });
+    companion::of(allocator).view.get_or_init(|| {
         let reserved_bytes = unsigned(allocator.memory_reserved());
-        Box::new(DriverView::attach(&**allocator.device(), reserved_bytes))
-    });
-    match companion.downcast_ref() {
-        Some(attached) => attached,
-        None => unreachable!("nothing else is kept with an allocator"),
-    }
+        DriverView::attach(&**allocator.device(), reserved_bytes)
+    })
 }
 
 /// The same, if a view was attached before.
 fn report_if_attached(inner: &Inner, allocated_bytes: u64, reserved_bytes: u64) -> Option<DriverReport> {
-    let attached: &Attached = inner.companion.get()?.downcast_ref()?;
+    let attached = inner.companion.get()?.downcast_ref::<Companion>()?.view.get()?;
     Some(match attached {
         Ok(view) => view.report(allocated_bytes, reserved_bytes),
         Err(why) => DriverReport::Unavailable(why.clone()),
     })
+}
+
+fn context_if_attached(inner: &Inner) -> Option<ContextMemory> {
+    let attached = inner.companion.get()?.downcast_ref::<Companion>()?.view.get()?;
+    attached.as_ref().ok().map(DriverView::context)
 }
 
 /// The driver's figures now beside the allocator's.

@@ -1,10 +1,12 @@
-//! The summary through `tracing`: one INFO event for the epoch, one DEBUG event for each phase. Bytes are `i64`.
+//! The summary through `tracing`: one INFO event for the epoch, one for each phase. Bytes are `i64`.
 
 use super::EpochSummary;
 use crate::units::signed;
 
 pub(super) fn log(summary: &EpochSummary) {
     let reconciled = summary.driver.reconciliation();
+    let codes: Vec<&str> = summary.findings.iter().map(|finding| finding.code().as_str()).collect();
+    let findings = codes.join(" ");
     tracing::info!(
         target: "memtrack::epoch",
         {
@@ -20,15 +22,19 @@ pub(super) fn log(summary: &EpochSummary) {
             peak_step = summary.peak_step.map(signed),
             mem.reserved = summary.reserved_bytes,
             mem.cached = summary.cached_bytes(),
+            peak_reserved = summary.peak_reserved_bytes,
+            largest_free_block = signed(summary.largest_free_block_bytes),
+            growth = summary.growth.map_or(0, |growth| growth.bytes),
             mem.retries = summary.retry_count,
             mem.ooms = summary.oom_count,
             driver.used = reconciled.map(|figures| signed(figures.used_bytes)),
             driver.unexplained = reconciled.map(|figures| figures.unexplained_bytes),
+            findings,
         },
         "epoch summary"
     );
     for phase in &summary.phases {
-        tracing::debug!(
+        tracing::info!(
             target: "memtrack::phase",
             {
                 epoch = signed(summary.number),
@@ -38,12 +44,19 @@ pub(super) fn log(summary: &EpochSummary) {
                 mem.delta = phase.net_bytes,
                 mem.peak = phase.peak_bytes,
                 rise_median = phase.rise_median_bytes,
+                rise_p95 = phase.rise_p95_bytes,
                 rise_max = phase.rise_max_bytes,
+                headroom = summary.headroom_bytes(phase.peak_bytes),
                 mem.allocs = signed(phase.allocation_count),
+                allocated = signed(phase.allocated_bytes),
                 mem.frees = signed(phase.free_count),
                 device_allocs = signed(phase.device_allocation_count),
                 mem.retries = signed(phase.retry_count),
                 mem.ooms = signed(phase.oom_count),
+                slow_path_us = signed(u64::try_from(phase.slow_path.as_micros()).unwrap_or(u64::MAX)),
+                inclusive_delta = phase.inclusive_net_bytes,
+                mem.foreign = phase.foreign_bytes,
+                other_threads = i64::from(phase.other_thread_count),
             },
             "phase summary"
         );

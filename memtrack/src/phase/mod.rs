@@ -1,16 +1,28 @@
 //! Phases, steps and epochs: scopes with a meaning, and the summary that adds up.
 //!
 //! A phase says what the program is doing (`forward`, `optimizer`), a step counts repetitions, an epoch ends with a
-//! summary. Here live their guards and the summary; what is booked under which phase is the ledger's affair.
+//! summary. Here live their guards, the summary with its forms (table, events, JSON), what is compared with the epochs before, and
+//! the sampling of the device's memory; what is booked under which phase is the ledger's affair. `docs/summary.md` explains each
+//! figure.
 
+mod companion;
 mod driver_view;
 mod events;
+mod findings;
+mod growth;
+mod json;
+mod lines;
+mod origins;
+mod sampling;
 mod summary;
 mod table;
 
 use std::marker::PhantomData;
 use std::time::Instant;
 
+pub use growth::{AgeGroup, EpochSite, Growth};
+pub use origins::{BlockTotal, OriginSummary, PeakHolder};
+pub use sampling::{DriverSampler, SampledMemory};
 pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
@@ -18,6 +30,8 @@ use crate::context;
 use crate::current::measured;
 use crate::ledger::{EpochKey, ScopeKind};
 use crate::observer;
+use crate::publish;
+use crate::run_file;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
 
 /// The name of an epoch's scope, for blocks that are allocated in it and in no other.
@@ -52,22 +66,41 @@ pub fn phase(name: &'static str) -> Phase {
 #[derive(Debug)]
 #[must_use = "the step ends when this guard is dropped"]
 pub struct Step {
-    scope: Option<Scope>,
+    running: Option<(CachingAllocator, Scope)>,
 }
 
 impl Step {
     /// Ends the step and says what happened in it; `None` when nothing was measured.
-    pub fn finish(self) -> Option<ScopeRecord> {
-        self.scope.map(|scope| scope.close(Outcome::Ok))
+    pub fn finish(mut self) -> Option<ScopeRecord> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<ScopeRecord> {
+        let (allocator, scope) = self.running.take()?;
+        let record = scope.close(Outcome::Ok);
+        companion::of(&allocator).watched.step_ended(&allocator, record.after_bytes, record.peak_bytes);
+        Some(record)
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        // A step that unwinds is none to judge by; its scope ends with it.
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }
 
 /// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
 /// allocator, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
-    let scope = measured()
-        .map(|allocator| Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None)));
-    Step { scope }
+    let running = measured().map(|allocator| {
+        companion::begin_era(allocator.inner());
+        let scope = Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None));
+        (allocator, scope)
+    });
+    Step { running }
 }
 
 /// An epoch in progress. It ends with [`finish`](Self::finish), or with the guard; both log the summary.
@@ -130,6 +163,7 @@ impl Epoch {
         // Before the first epoch, so that what the driver shows is compared with a context measured at a quiet moment.
         let _ = driver_view::attached(&allocator);
         let inner = allocator.inner();
+        companion::of(&allocator).begin_epoch(inner);
         let around = context::current(inner.id);
         let key = {
             let mut ledger = inner.ledger();
@@ -156,6 +190,8 @@ impl Epoch {
         let closed = inner.ledger().close_epoch(&key, lasted)?;
         let summary = EpochSummary::new(&allocator, closed);
         events::log(&summary);
+        run_file::write(|| summary.to_json());
+        publish::when_on();
         Some(summary)
     }
 }

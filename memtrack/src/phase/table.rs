@@ -2,11 +2,28 @@
 
 use std::fmt;
 
+use super::origins::{BlockTotal, OriginSummary};
 use super::{EpochSummary, PhaseSummary};
 use crate::units::Bytes;
 
-const HEADINGS: [&str; 12] =
-    ["phase", "entered", "net", "peak", "headroom", "rise p50", "rise max", "allocs", "hit %", "retries", "ooms", ""];
+const COLUMN_COUNT: usize = 14;
+
+const HEADINGS: [&str; COLUMN_COUNT] = [
+    "phase",
+    "entered",
+    "net",
+    "peak",
+    "headroom",
+    "rise p50",
+    "rise p95",
+    "rise max",
+    "allocs",
+    "allocated",
+    "hit %",
+    "retries",
+    "ooms",
+    "",
+];
 
 impl fmt::Display for EpochSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,24 +31,25 @@ impl fmt::Display for EpochSummary {
         let seconds = self.lasted.as_secs_f64();
         let steps = if self.step_count == 1 { "step" } else { "steps" };
         writeln!(f, "epoch {}  {device} ({})  {} {steps}  {seconds:.2} s", self.number, self.model, self.step_count)?;
-        let mut rows = vec![HEADINGS.map(str::to_owned)];
-        rows.extend(self.phases.iter().map(|phase| self.row(phase)));
-        rows.push(self.total_row());
+        let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+        rows.extend(self.phases.iter().map(|phase| self.row(phase).to_vec()));
+        rows.push(self.total_row().to_vec());
         write_aligned(f, &rows)?;
+        self.write_nested(f)?;
         self.write_peak(f)?;
-        writeln!(
-            f,
-            "  reserved  {}, of it {} cached (largest free block {})",
-            Bytes(self.reserved_bytes),
-            Bytes(self.cached_bytes()),
-            Bytes::unsigned(self.largest_free_block_bytes)
-        )?;
-        write!(f, "  {}", self.driver)
+        self.write_matrix(f)?;
+        self.write_growth(f)?;
+        self.write_interference(f)?;
+        self.write_slow_path(f)?;
+        self.write_reserved(f)?;
+        self.write_sampled(f)?;
+        write!(f, "  {}", self.driver)?;
+        self.findings.iter().try_for_each(|finding| write!(f, "\n  finding   {finding}"))
     }
 }
 
 impl EpochSummary {
-    fn row(&self, phase: &PhaseSummary) -> [String; 12] {
+    fn row(&self, phase: &PhaseSummary) -> [String; COLUMN_COUNT] {
         let is_other = phase.name == "other";
         let unless_other = |text: String| if is_other { "-".to_owned() } else { text };
         [
@@ -41,8 +59,10 @@ impl EpochSummary {
             Bytes(phase.peak_bytes).to_string(),
             Bytes(self.headroom_bytes(phase.peak_bytes)).to_string(),
             unless_other(Bytes(phase.rise_median_bytes).to_string()),
+            unless_other(Bytes(phase.rise_p95_bytes).to_string()),
             unless_other(Bytes(phase.rise_max_bytes).to_string()),
             phase.allocation_count.to_string(),
+            Bytes::unsigned(phase.allocated_bytes).to_string(),
             phase.hit_rate().map_or_else(|| "-".to_owned(), percent),
             phase.retry_count.to_string(),
             phase.oom_count.to_string(),
@@ -50,12 +70,12 @@ impl EpochSummary {
         ]
     }
 
-    fn total_row(&self) -> [String; 12] {
-        let mut cells = [const { String::new() }; 12];
+    fn total_row(&self) -> [String; COLUMN_COUNT] {
+        let mut cells = [const { String::new() }; COLUMN_COUNT];
         cells[0] = "total".to_owned();
         cells[2] = signed(self.net_bytes());
         let sum = if self.adds_up() { "adds up" } else { "does not add up with the rows: please report this" };
-        cells[11] = match self.previous {
+        cells[COLUMN_COUNT - 1] = match self.previous {
             None => sum.to_owned(),
             Some((number, bytes)) => {
                 let change = self.after_bytes - bytes;
@@ -70,21 +90,47 @@ impl EpochSummary {
         cells
     }
 
-    fn write_peak(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  peak      {} in {}", Bytes(self.peak_bytes), self.peak_phase)?;
-        if let Some(step) = self.peak_step {
-            write!(f, ", step {step}")?;
+    /// Rows are phases that allocated, columns phases that freed. Phases that freed nothing have no column.
+    fn write_matrix(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // "other" alone tells nothing that the rows above do not.
+        if self.origins.iter().all(|origin| origin.phase == "other") {
+            return Ok(());
         }
-        writeln!(f, ", of {} allowed", Bytes::unsigned(self.limit_bytes))
+        writeln!(f, "  origins   by phase of the allocation (rows) and of the free (columns)")?;
+        let freed = |name: &str| self.origins.iter().any(|origin| origin.freed_in(name) != BlockTotal::default());
+        let beyond = self.origins.iter().flat_map(|origin| origin.freed.iter().map(|(name, _)| *name));
+        let mut columns: Vec<&str> = self.phases.iter().map(|phase| phase.name).filter(|name| freed(name)).collect();
+        for name in beyond {
+            if !columns.contains(&name) {
+                columns.push(name);
+            }
+        }
+        let mut headings: Vec<String> = ["phase", "before", "allocated"].map(str::to_owned).to_vec();
+        headings.extend(columns.iter().map(|name| format!("in {name}")));
+        headings.extend(["still live".to_owned(), String::new()]);
+        let mut rows = vec![headings];
+        rows.extend(self.origins.iter().map(|origin| matrix_row(origin, &columns)));
+        write_aligned(f, &rows)
     }
 }
 
-fn signed(bytes: i64) -> String {
+fn matrix_row(origin: &OriginSummary, columns: &[&str]) -> Vec<String> {
+    let amount = |total: BlockTotal| match total.bytes {
+        0 => "-".to_owned(),
+        bytes => Bytes::unsigned(bytes).to_string(),
+    };
+    let mut cells = vec![origin.phase.to_owned(), amount(origin.before), amount(origin.allocated)];
+    cells.extend(columns.iter().map(|name| amount(origin.freed_in(name))));
+    cells.extend([amount(origin.live), String::new()]);
+    cells
+}
+
+pub(super) fn signed(bytes: i64) -> String {
     format!("{:+}", Bytes(bytes))
 }
 
 /// A share as a percentage that says 100 and 0 only when it is.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     if share >= 1.0 {
         "100".to_owned()
@@ -94,14 +140,14 @@ fn percent(share: f64) -> String {
 }
 
 /// Columns as wide as their widest cell: the first to the left, the last unpadded, the rest to the right.
-fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[[String; 12]]) -> fmt::Result {
-    // The total's remark stands in the empty columns to the right of its net, so only short columns count there.
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     for row in rows {
         write!(f, "    {:<1$}", row[0], width(0))?;
-        let remark = &row[11];
-        let last = if remark.is_empty() { 10 } else { 2 };
-        for (column, cell) in row.iter().enumerate().take(last + 1).skip(1) {
+        let Some((remark, cells)) = row.split_last() else { continue };
+        // A total's remark stands in the empty columns to the right of its net.
+        let shown = if remark.is_empty() { cells } else { &cells[..3] };
+        for (column, cell) in shown.iter().enumerate().skip(1) {
             write!(f, "  {cell:>0$}", width(column))?;
         }
         if !remark.is_empty() {

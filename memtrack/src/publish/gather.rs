@@ -5,7 +5,6 @@ use std::time::SystemTime;
 use super::liveness::{own_namespace, start_of};
 use super::{Publication, PublishedAllocator};
 use crate::allocator::{CachingAllocator, allocators};
-use crate::driver::{ContextMemory, DriverUnavailable, DriverView};
 
 pub(super) fn gather() -> Publication {
     let pid = std::process::id();
@@ -39,14 +38,9 @@ fn figures(allocator: &CachingAllocator) -> PublishedAllocator {
         limit_bytes: allocator.limit_bytes().filter(|bytes| *bytes != u64::MAX),
         retry_count: unsigned(stats.num_alloc_retries),
         oom_count: unsigned(stats.num_ooms),
-        context: context(allocator),
+        // Of a view that is attached already; none is attached for this.
+        context: allocator.inner().context_memory(),
     }
-}
-
-/// As the view that goes with the allocator measured it, if one is attached; none is attached for this.
-fn context(allocator: &CachingAllocator) -> Option<ContextMemory> {
-    let attached: &Result<DriverView, DriverUnavailable> = allocator.inner().companion.get()?.downcast_ref()?;
-    attached.as_ref().ok().map(DriverView::context)
 }
 
 fn unsigned(bytes: i64) -> u64 {

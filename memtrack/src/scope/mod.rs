@@ -89,6 +89,9 @@ impl OpenScope {
         };
         observer::opened(inner.id, parent, key, name);
         inner.history.annotate(Stage::Start, name);
+        if let (Some(phase), Some(at_boundary)) = (phase, inner.at_phase_boundary.get()) {
+            at_boundary(&inner, phase);
+        }
         Self { inner, key, name, is_open: true }
     }
 
@@ -129,6 +132,11 @@ impl OpenScope {
         context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
+        if let Some(at_boundary) = self.inner.at_phase_boundary.get()
+            && let Some(phase) = closed.and_then(|closed| closed.own_phase.and(closed.phase_name))
+        {
+            at_boundary(&self.inner, phase);
+        }
         ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
 }

@@ -46,6 +46,18 @@ impl Ledger {
         scopes.slots.get(owner as usize).map(|slot| slot.name)
     }
 
+    /// The phase and the scope in which a live block of this owner was allocated.
+    pub(crate) fn origin(&self, owner: Option<ScopeKey>) -> (&'static str, Option<&'static str>) {
+        let slot = self.scopes.slots.get(self.scopes.resolve(owner) as usize);
+        let phase = slot.and_then(|slot| self.phases.name(slot.phase)).unwrap_or("other");
+        (phase, slot.map(|slot| slot.name))
+    }
+
+    /// The phase that was opened last and is open.
+    pub(crate) fn newest_phase_name(&self) -> Option<&'static str> {
+        self.scopes.open_phases().next().and_then(|(phase, _)| self.phases.name(phase))
+    }
+
     /// The requested bytes allocated in an open scope that are live; 0 for one that is gone.
     pub(crate) fn own_live_bytes(&self, key: ScopeKey) -> i64 {
         let at = self.scopes.resolve(Some(key));
@@ -78,7 +90,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{BlockEntry, Outcome, ScopeKind, SplitChange};
+    use crate::ledger::{BlockEntry, Outcome, ScopeKind, SplitChange, ThreadNumber};
     use crate::stats::PoolKind;
 
     fn open(ledger: &mut Ledger, parent: Option<ScopeKey>, name: &'static str) -> ScopeKey {
@@ -88,7 +100,13 @@ mod tests {
     }
 
     fn entry() -> BlockEntry {
-        BlockEntry { pool: PoolKind::Small, size_bytes: 512, requested_bytes: 1, oversize: false }
+        BlockEntry {
+            pool: PoolKind::Small,
+            size_bytes: 512,
+            requested_bytes: 1,
+            oversize: false,
+            thread: ThreadNumber::default(),
+        }
     }
 
     #[test]

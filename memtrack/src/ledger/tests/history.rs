@@ -1,7 +1,7 @@
 //! The books of one device kept the plain way: every state the device was in, one after the other, and every question
 //! answered by looking through them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ledger::ScopeKind;
 
@@ -14,6 +14,8 @@ pub(super) struct Block {
     pub(super) size: i64,
     pub(super) requested: i64,
     owner: Option<usize>,
+    /// The state in which it was allocated.
+    born: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,7 @@ struct State {
     cause: Cause,
     context: Option<usize>,
     phase: &'static str,
+    thread: usize,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,8 @@ pub(super) struct Answer {
     /// As `counts`, of what threads inside did and what became of it.
     pub(super) own_counts: [i64; 4],
     pub(super) foreign: i64,
+    /// Of a phase.
+    pub(super) other_threads: Option<u32>,
 }
 
 /// What an epoch should say of one phase.
@@ -81,10 +86,45 @@ pub(super) struct Row {
     pub(super) allocated: u64,
     /// Allocations, frees, segments, retries, out of memory.
     pub(super) counts: [u64; 5],
+    pub(super) inclusive_net: i64,
+    pub(super) inclusive_allocated: u64,
+    /// Allocations, frees.
+    pub(super) inclusive_counts: [u64; 2],
     pub(super) peak: i64,
     pub(super) rise_max: i64,
     /// The lower median.
     pub(super) rise_median: i64,
+    pub(super) rise_p95: i64,
+    pub(super) foreign: i64,
+    pub(super) other_threads: u32,
+}
+
+/// Bytes and blocks.
+pub(super) type Amounts = (i64, i64);
+
+/// What became of the blocks of one phase in an epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) before: Amounts,
+    pub(super) allocated: Amounts,
+    pub(super) freed: BTreeMap<&'static str, Amounts>,
+    pub(super) live: Amounts,
+}
+
+/// What an epoch should say.
+#[derive(Debug)]
+pub(super) struct EpochAnswer {
+    pub(super) scope: Answer,
+    pub(super) step_count: u64,
+    pub(super) rows: HashMap<&'static str, Row>,
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(super) held_at_peak: BTreeMap<(&'static str, Option<&'static str>), Amounts>,
+    pub(super) reserved_at_peak: i64,
+}
+
+fn add(amounts: &mut Amounts, block: &Block, sign: i64) {
+    amounts.0 += sign * block.size;
+    amounts.1 += sign;
 }
 
 /// Everything that ever happened on a device.
@@ -104,6 +144,7 @@ impl History {
             cause: Cause::Nothing,
             context: None,
             phase: OTHER,
+            thread: 0,
         };
         Self { states: vec![start], scopes: Vec::new() }
     }
@@ -148,14 +189,30 @@ impl History {
         true
     }
 
-    pub(super) fn allocate(&mut self, size: i64, requested: i64, context: Option<usize>) -> Block {
-        let block = Block { size, requested, owner: context };
-        self.push(Cause::Allocation(block), context, |state| state.live += size);
+    pub(super) fn allocate(&mut self, thread: usize, size: i64, requested: i64, context: Option<usize>) -> Block {
+        let block = Block { size, requested, owner: context, born: self.states.len() };
+        self.push(Cause::Allocation(block), context, |state| (state.live, state.thread) = (state.live + size, thread));
         block
     }
 
-    pub(super) fn free(&mut self, block: Block, context: Option<usize>) {
-        self.push(Cause::Free(block), context, |state| state.live -= block.size);
+    pub(super) fn free(&mut self, thread: usize, block: Block, context: Option<usize>) {
+        self.push(Cause::Free(block), context, |state| (state.live, state.thread) = (state.live - block.size, thread));
+    }
+
+    /// What a scope is called.
+    pub(super) fn name(&self, scope: usize) -> &'static str {
+        match (self.scopes[scope].own_phase, self.scopes[scope].kind) {
+            (Some(phase), _) => phase,
+            (None, ScopeKind::Step(_)) => "step",
+            (None, ScopeKind::Epoch) => "epoch",
+            (None, _) => "function",
+        }
+    }
+
+    /// The phases that a scope is in, itself included.
+    fn phases_around(&self, scope: Option<usize>) -> BTreeSet<&'static str> {
+        let chain = std::iter::successors(scope, |at| self.scopes[*at].parent);
+        chain.filter_map(|at| self.scopes[at].own_phase).collect()
     }
 
     pub(super) fn segment(&mut self, bytes: i64, context: Option<usize>) {
@@ -220,7 +277,8 @@ impl History {
             Some(state) => (state.phase, state.step),
             None => (scope.phase, scope.step_at_opening),
         };
-        let (mut own, mut own_peak, mut own_allocated, mut exclusive, mut foreign) = (0, 0, 0, 0, 0);
+        let (mut own, mut own_peak, mut own_allocated, mut exclusive) = (0, 0, 0, 0);
+        let (foreign, other_threads) = self.foreign(index);
         let (mut counts, mut own_counts) = ([0; 4], [0; 4]);
         for (event, state) in later.iter().enumerate() {
             let event = scope.opened + 1 + event;
@@ -236,8 +294,6 @@ impl History {
                             exclusive += block.requested;
                         }
                         own_counts[0] += 1;
-                    } else {
-                        foreign += block.size;
                     }
                 }
                 Cause::Free(block) => {
@@ -246,7 +302,6 @@ impl History {
                         own -= block.requested;
                         own_counts[1] += 1;
                     }
-                    foreign += if inside { 0 } else { block.size };
                 }
                 Cause::Retry => {
                     counts[2] += 1;
@@ -274,14 +329,89 @@ impl History {
             exclusive,
             own_counts,
             foreign,
+            other_threads: scope.own_phase.map(|_| other_threads.len() as u32),
         }
     }
 
-    /// Ends an epoch: what its scope says, its steps and its rows.
-    pub(super) fn close_epoch(&mut self, epoch: usize) -> (Answer, u64, HashMap<&'static str, Row>) {
+    /// Bytes moved outside a scope while it was open, and the threads that did so and nothing inside.
+    fn foreign(&self, index: usize) -> (i64, BTreeSet<usize>) {
+        let mut foreign = 0;
+        let (mut inside, mut outside) = (BTreeSet::new(), BTreeSet::new());
+        for state in &self.seen(index)[1..] {
+            if let Cause::Allocation(block) | Cause::Free(block) = state.cause {
+                if self.is_inside(state.context, index) {
+                    inside.insert(state.thread);
+                } else {
+                    outside.insert(state.thread);
+                    foreign += block.size;
+                }
+            }
+        }
+        (foreign, outside.difference(&inside).copied().collect())
+    }
+
+    /// Ends an epoch.
+    pub(super) fn close_epoch(&mut self, epoch: usize) -> EpochAnswer {
         let rows = self.rows(epoch);
         let steps = self.seen(epoch)[1..].iter().filter(|state| matches!(state.cause, Cause::StepBegan)).count();
-        (self.close(epoch), steps as u64, rows)
+        let (held_at_peak, reserved_at_peak) = self.held_at_peak(epoch);
+        EpochAnswer {
+            step_count: steps as u64,
+            rows,
+            origins: self.origins(epoch),
+            held_at_peak,
+            reserved_at_peak,
+            scope: self.close(epoch),
+        }
+    }
+
+    /// The blocks that are live in a state.
+    fn live(&self, at: usize) -> Vec<Block> {
+        let mut live: Vec<Block> = Vec::new();
+        for state in &self.states[..=at] {
+            match state.cause {
+                Cause::Allocation(block) => live.push(block),
+                Cause::Free(block) => live.retain(|other| other.born != block.born),
+                _ => {}
+            }
+        }
+        live
+    }
+
+    fn held_at_peak(&self, epoch: usize) -> (BTreeMap<(&'static str, Option<&'static str>), Amounts>, i64) {
+        let opened = self.scopes[epoch].opened;
+        let peak = self.seen(epoch).iter().map(|state| state.live).max().unwrap_or(0);
+        let at = opened + self.seen(epoch).iter().position(|state| state.live == peak).unwrap_or(0);
+        let mut held: BTreeMap<(&'static str, Option<&'static str>), Amounts> = BTreeMap::new();
+        for block in self.live(at) {
+            let scope = block.owner.map(|owner| self.name(owner));
+            add(held.entry((self.phase_of(block.owner), scope)).or_default(), &block, 1);
+        }
+        (held, self.states[at].reserved)
+    }
+
+    fn origins(&self, epoch: usize) -> BTreeMap<&'static str, Origin> {
+        let mut origins: BTreeMap<&'static str, Origin> = BTreeMap::new();
+        let origin_of = |block: &Block| self.phase_of(block.owner);
+        for block in self.live(self.scopes[epoch].opened) {
+            add(&mut origins.entry(origin_of(&block)).or_default().before, &block, 1);
+        }
+        for state in &self.seen(epoch)[1..] {
+            match state.cause {
+                Cause::Allocation(block) => {
+                    add(&mut origins.entry(origin_of(&block)).or_default().allocated, &block, 1)
+                }
+                Cause::Free(block) => {
+                    let origin = origins.entry(origin_of(&block)).or_default();
+                    add(origin.freed.entry(state.phase).or_default(), &block, 1);
+                }
+                _ => {}
+            }
+        }
+        for block in self.live(self.now()) {
+            add(&mut origins.entry(origin_of(&block)).or_default().live, &block, 1);
+        }
+        origins
     }
 
     fn rows(&self, epoch: usize) -> HashMap<&'static str, Row> {
@@ -308,6 +438,7 @@ impl History {
                 Cause::Nothing | Cause::StepBegan => {}
             }
         }
+        self.add_inclusive(epoch, &mut rows);
         let seen = self.seen(epoch);
         let unmarked = seen.iter().filter(|state| !state.any_phase_open);
         let allocated =
@@ -318,15 +449,47 @@ impl History {
             let row = rows.entry(phase).or_default();
             row.rise_max = rises[rises.len() - 1];
             row.rise_median = rises[(rises.len() - 1) / 2];
+            row.rise_p95 = rises[(rises.len() * 95).div_ceil(100) - 1];
         }
         rows
+    }
+
+    /// What happened in each phase or in one inside it.
+    fn add_inclusive(&self, epoch: usize, rows: &mut HashMap<&'static str, Row>) {
+        for state in &self.seen(epoch)[1..] {
+            let mut phases = self.phases_around(state.context);
+            if phases.is_empty() {
+                phases.insert(OTHER);
+            }
+            for phase in phases {
+                match state.cause {
+                    Cause::Allocation(block) => {
+                        let row = rows.entry(phase).or_default();
+                        row.inclusive_net += block.size;
+                        row.inclusive_allocated += block.size as u64;
+                        row.inclusive_counts[0] += 1;
+                    }
+                    Cause::Free(block) => {
+                        let row = rows.entry(phase).or_default();
+                        row.inclusive_net -= block.size;
+                        row.inclusive_counts[1] += 1;
+                    }
+                    // Rows are there for whatever was booked in a phase inside.
+                    Cause::Segment | Cause::Retry | Cause::OutOfMemory | Cause::PhaseBegan => {
+                        rows.entry(phase).or_default();
+                    }
+                    Cause::Nothing | Cause::StepBegan => {}
+                }
+            }
+        }
     }
 
     /// The rises of all phases that were open at some time of the epoch; enters their peaks, as far as the epoch saw them.
     fn activations(&self, epoch: usize, rows: &mut HashMap<&'static str, Row>) -> HashMap<&'static str, Vec<i64>> {
         let began = self.scopes[epoch].opened;
         let mut rises: HashMap<&'static str, Vec<i64>> = HashMap::new();
-        for scope in &self.scopes {
+        let mut others: HashMap<&'static str, BTreeSet<usize>> = HashMap::new();
+        for (index, scope) in self.scopes.iter().enumerate() {
             let (Some(phase), end) = (scope.own_phase, scope.closed.unwrap_or(self.now())) else { continue };
             // A phase that closed is closed by the event after `closed`.
             if scope.closed.is_some_and(|closed| closed < began) {
@@ -338,6 +501,11 @@ impl History {
             rises.entry(phase).or_default().push((peak - before).max(0));
             let row = rows.entry(phase).or_default();
             row.peak = row.peak.max(peak);
+            let (foreign, threads) = self.foreign(index);
+            row.foreign += foreign;
+            let others = others.entry(phase).or_default();
+            others.extend(threads);
+            row.other_threads = others.len() as u32;
         }
         rises
     }

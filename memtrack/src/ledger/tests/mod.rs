@@ -3,12 +3,16 @@
 mod history;
 mod shared;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use self::history::{Answer, Block, History, OTHER, Row};
-use super::{BlockEntry, ClosedEpoch, ClosedScope, EpochKey, Ledger, Outcome, ScopeKey, ScopeKind, SplitChange};
+use self::history::{Answer, Block, EpochAnswer, History, OTHER, Origin, Row};
+use super::{
+    Amount, BlockEntry, ClosedEpoch, ClosedScope, EpochKey, Ledger, OriginRow, Outcome, PhaseRow, ScopeKey, ScopeKind,
+    SplitChange, ThreadNumber,
+};
 use crate::stats::PoolKind;
 
 const PHASES: [&str; 3] = ["forward", "backward", "optimizer"];
@@ -120,9 +124,9 @@ impl Device {
             }
             Step::Allocate { thread, requested } => {
                 let (key, scope) = self.context(thread);
-                let entry = entry(requested);
+                let entry = BlockEntry { thread: ThreadNumber::of_test(thread), ..entry(requested) };
                 self.ledger.allocated(&entry, SplitChange::default(), key);
-                let block = self.history.allocate(entry.size_bytes, requested, scope);
+                let block = self.history.allocate(thread, entry.size_bytes, requested, scope);
                 self.blocks.push((entry, key, block));
             }
             Step::Free { thread, pick } => {
@@ -162,9 +166,10 @@ impl Device {
     fn free(&mut self, thread: usize, at: usize) {
         let (key, scope) = self.context(thread);
         let (entry, owner, block) = self.blocks.swap_remove(at);
+        let entry = BlockEntry { thread: ThreadNumber::of_test(thread), ..entry };
         self.ledger.free_requested(&entry, owner, key);
         self.ledger.free_completed(&entry, SplitChange::default());
-        self.history.free(block, scope);
+        self.history.free(thread, block, scope);
     }
 
     fn open(&mut self, thread: usize, kind: Kind) {
@@ -183,6 +188,7 @@ impl Device {
         } else {
             (self.ledger.open_scope(parent_key, scope_kind, phase), None)
         };
+        self.ledger.name_scope(key, self.history.name(scope));
         self.entered[thread].push((key, scope));
         self.open.push(Open { key, scope, epoch });
     }
@@ -204,16 +210,21 @@ impl Device {
     }
 
     fn close_epoch(&mut self, key: &EpochKey, scope: usize) {
-        let (expected, step_count, mut rows) = self.history.close_epoch(scope);
+        let EpochAnswer { scope: expected, step_count, mut rows, origins, held_at_peak, reserved_at_peak } =
+            self.history.close_epoch(scope);
         let closed = self.ledger.close_epoch(key, Duration::from_secs(1)).unwrap();
         assert_eq!(answer(&self.ledger, &closed.scope), expected);
         assert_eq!((closed.step_count, closed.peak_phase), (step_count, expected.peak_phase));
         assert_eq!(closed.previous, self.last_epoch.replace((closed.number, expected.after)));
-        let net: i64 = closed.rows.iter().map(|(_, totals, _)| totals.net_bytes).sum();
+        let net: i64 = closed.rows.iter().map(|row| row.totals.exclusive.net_bytes).sum();
         assert_eq!(net, expected.after - expected.before, "rows add up to the epoch's change");
-        assert_eq!(closed.rows.last().map(|(name, ..)| *name), Some(OTHER));
+        assert_eq!(closed.rows.last().map(|row| row.name), Some(OTHER));
         compare_rows(&closed, &mut rows);
         assert!(rows.is_empty(), "rows missing: {rows:?}");
+        assert_eq!(origins_of(&closed), origins, "origins");
+        assert_eq!(holders_of(&closed), held_at_peak, "who held the peak");
+        let held: i64 = closed.held_at_peak.iter().map(|holder| holder.held.bytes).sum();
+        assert_eq!((held, closed.reserved_at_peak_bytes), (expected.peak, reserved_at_peak));
         assert!(self.ledger.close_epoch(key, Duration::ZERO).is_none(), "an epoch ends once");
     }
 
@@ -232,7 +243,13 @@ impl Device {
 
 fn entry(requested: i64) -> BlockEntry {
     let size_bytes = requested.unsigned_abs().next_multiple_of(512) as i64;
-    BlockEntry { pool: PoolKind::Small, size_bytes, requested_bytes: requested, oversize: false }
+    BlockEntry {
+        pool: PoolKind::Small,
+        size_bytes,
+        requested_bytes: requested,
+        oversize: false,
+        thread: ThreadNumber::default(),
+    }
 }
 
 /// What the ledger says, in the history's words.
@@ -253,35 +270,56 @@ fn answer(ledger: &Ledger, closed: &ClosedScope) -> Answer {
         exclusive: owned.exclusive_bytes,
         own_counts: [owned.allocation_count, owned.free_count, owned.retry_count, owned.oom_count],
         foreign: closed.foreign_bytes,
+        other_threads: closed.own_phase.map(|_| closed.other_threads.count()),
     }
 }
 
 /// Each of the ledger's rows is expected, and taken out of the expected ones.
 fn compare_rows(closed: &ClosedEpoch, rows: &mut std::collections::HashMap<&'static str, Row>) {
-    for (name, totals, activity) in &closed.rows {
+    for PhaseRow { name, totals, activity } in &closed.rows {
         let mut expected = rows.remove(name).unwrap_or_else(|| panic!("unexpected row {name}"));
-        let median = activity.rise_median_bytes();
         // Rises are kept in classes one 64th wide.
-        let exact = expected.rise_median;
-        assert!(median >= exact && (median - exact) * 64 <= exact, "median of {name}: {median} for {exact}");
-        expected.rise_median = median;
+        let close = |percent: u64, exact: i64| {
+            let found = activity.rise_percentile_bytes(percent);
+            assert!(found >= exact && (found - exact) * 64 <= exact, "p{percent} of {name}: {found} for {exact}");
+            found
+        };
+        expected.rise_median = close(50, expected.rise_median);
+        expected.rise_p95 = close(95, expected.rise_p95);
+        let (own, inclusive) = (totals.exclusive, totals.inclusive);
         let found = Row {
-            entered: totals.entered_count,
-            net: totals.net_bytes,
-            allocated: totals.allocated_bytes,
-            counts: [
-                totals.allocation_count,
-                totals.free_count,
-                totals.device_allocation_count,
-                totals.retry_count,
-                totals.oom_count,
-            ],
+            entered: own.entered_count,
+            net: own.net_bytes,
+            allocated: own.allocated_bytes,
+            counts: [own.allocation_count, own.free_count, own.device_allocation_count, own.retry_count, own.oom_count],
+            inclusive_net: inclusive.net_bytes,
+            inclusive_allocated: inclusive.allocated_bytes,
+            inclusive_counts: [inclusive.allocation_count, inclusive.free_count],
             peak: activity.peak_bytes,
             rise_max: activity.rise_max_bytes(),
-            rise_median: median,
+            rise_median: expected.rise_median,
+            rise_p95: expected.rise_p95,
+            foreign: activity.foreign_bytes,
+            other_threads: activity.other_threads.count(),
         };
         assert_eq!(found, expected, "row {name}");
     }
+}
+
+fn origins_of(closed: &ClosedEpoch) -> BTreeMap<&'static str, Origin> {
+    let pair = |amount: Amount| (amount.bytes, amount.count);
+    let origin = |row: &OriginRow| Origin {
+        before: pair(row.before),
+        allocated: pair(row.allocated),
+        freed: row.freed.iter().map(|(name, amount)| (*name, pair(*amount))).collect(),
+        live: pair(row.live),
+    };
+    closed.origins.iter().map(|row| (row.origin, origin(row))).collect()
+}
+
+fn holders_of(closed: &ClosedEpoch) -> BTreeMap<(&'static str, Option<&'static str>), (i64, i64)> {
+    let holders = closed.held_at_peak.iter();
+    holders.map(|holder| ((holder.phase, holder.scope), (holder.held.bytes, holder.held.count))).collect()
 }
 
 fn run_all(steps: &[(usize, Step)], devices: usize) {
@@ -345,8 +383,24 @@ fn an_allocation_outside_every_phase_raises_the_peak_of_other_while_another_thre
     ledger.free_completed(&entry(2048), SplitChange::default());
     ledger.close_scope(phase, Outcome::Ok).unwrap();
     let closed = ledger.close_epoch(&epoch, Duration::ZERO).unwrap();
-    let peak_of = |name| closed.rows.iter().find(|row| row.0 == name).unwrap().2.peak_bytes;
+    let peak_of = |name| closed.rows.iter().find(|row| row.name == name).unwrap().activity.peak_bytes;
     assert_eq!((peak_of("forward"), peak_of("other")), (2560, 2048));
+}
+
+/// A thread may still be in a scope that another thread has closed.
+#[test]
+fn a_thread_in_a_closed_scope_is_inside_the_phase_around_it() {
+    let mut ledger = Ledger::new(-1);
+    let phase = ledger.open_scope(None, ScopeKind::Function, Some("forward"));
+    let inner = ledger.open_scope(Some(phase), ScopeKind::Function, None);
+    let by = |thread| BlockEntry { thread: ThreadNumber::of_test(thread), ..entry(512) };
+    // Keeps its record.
+    ledger.allocated(&by(0), SplitChange::default(), Some(inner));
+    ledger.close_scope(inner, Outcome::Ok).unwrap();
+    ledger.allocated(&by(1), SplitChange::default(), Some(inner));
+    ledger.allocated(&by(2), SplitChange::default(), None);
+    let closed = ledger.close_scope(phase, Outcome::Ok).unwrap();
+    assert_eq!((closed.other_threads.count(), closed.foreign_bytes), (1, 512));
 }
 
 #[test]

@@ -4,11 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::super::{BlockEntry, Combined, EventLog, Ledger, Outcome, ScopeKind, SharedLedger, SplitChange};
+use super::super::{
+    BlockEntry, Combined, EventLog, Ledger, Outcome, ScopeKind, SharedLedger, SplitChange, ThreadNumber,
+};
 use crate::stats::PoolKind;
 
 fn entry(size_bytes: i64) -> BlockEntry {
-    BlockEntry { pool: PoolKind::Small, size_bytes, requested_bytes: size_bytes, oversize: false }
+    BlockEntry {
+        pool: PoolKind::Small,
+        size_bytes,
+        requested_bytes: size_bytes,
+        oversize: false,
+        thread: ThreadNumber::default(),
+    }
 }
 
 fn allocate(ledger: &SharedLedger, log: &Arc<EventLog>, size_bytes: i64) {

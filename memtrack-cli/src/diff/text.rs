@@ -1,0 +1,99 @@
+//! A difference for people.
+
+use std::fmt;
+
+use memtrack::units::Bytes;
+
+use super::compare::{Change, Difference, PhaseChange, SiteChange};
+use crate::replay::escaped;
+
+/// So many call sites are named; `--json` has all.
+const NAMED_COUNT: usize = 20;
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |epoch: u64, file: &str| format!("epoch {epoch} of {}", escaped(file));
+        let (earlier, later) = (side(self.earlier_epoch, &self.earlier_file), side(self.later_epoch, &self.later_file));
+        match self.earlier_device == self.later_device {
+            true => writeln!(f, "{}: {earlier} -> {later}", escaped(&self.later_device))?,
+            false => {
+                let (before, after) = (escaped(&self.earlier_device), escaped(&self.later_device));
+                writeln!(f, "{before}, {earlier} -> {after}, {later}")?;
+            }
+        }
+        for (name, change) in
+            [("live", &self.live_bytes), ("peak", &self.peak_bytes), ("reserved", &self.reserved_bytes)]
+        {
+            let Change { before, after, change, .. } = *change;
+            writeln!(f, "  {name:<8}  {} -> {}  {:+}", Bytes(before), Bytes(after), Bytes(change))?;
+        }
+        write_phases(f, &self.phases)?;
+        write_sites(f, &self.sites)
+    }
+}
+
+fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Result {
+    if phases.is_empty() {
+        return writeln!(f, "  by phase  no change");
+    }
+    writeln!(f, "  by phase")?;
+    let mut rows = vec![["phase", "live", "blocks", "peak", "allocated", "allocs"].map(str::to_owned)];
+    rows.extend(phases.iter().map(|phase| {
+        let bytes = |change: &Change| format!("{:+}", Bytes(change.change));
+        [
+            escaped(&phase.phase),
+            bytes(&phase.live_bytes),
+            format!("{:+}", phase.live_blocks.change),
+            bytes(&phase.peak_bytes),
+            bytes(&phase.allocated_bytes),
+            format!("{:+}", phase.allocations.change),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    for row in &rows {
+        write!(f, "    {:<1$}", row[0], width(0))?;
+        for (column, cell) in row.iter().enumerate().skip(1) {
+            write!(f, "  {cell:>0$}", width(column))?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+fn write_sites(f: &mut fmt::Formatter<'_>, sites: &[SiteChange]) -> fmt::Result {
+    let grown: Vec<&SiteChange> = sites.iter().filter(|site| site.bytes.change > 0).collect();
+    let shrunk = || sites.iter().filter(|site| site.bytes.change < 0);
+    match (grown.is_empty(), shrunk().next().is_none()) {
+        (true, true) => return writeln!(f, "  by line   no change"),
+        (true, false) => writeln!(f, "  by line   nothing grew")?,
+        (false, _) => writeln!(f, "  by line   what grew")?,
+    }
+    for site in grown.iter().take(NAMED_COUNT) {
+        let SiteChange { phase, scope, file, line, column, bytes, blocks } = site;
+        let place = match scope {
+            Some(scope) if scope == phase => format!(" in {}", escaped(scope)),
+            Some(scope) => format!(" in {} ({})", escaped(scope), escaped(phase)),
+            None => format!(" ({})", escaped(phase)),
+        };
+        let plural = if blocks.after == 1 { "block" } else { "blocks" };
+        writeln!(
+            f,
+            "    {:+}  {}:{line}:{column}{place}: {} in {} {plural} ({:+})",
+            Bytes(bytes.change),
+            escaped(file),
+            Bytes(bytes.after),
+            blocks.after,
+            blocks.change,
+        )?;
+    }
+    if grown.len() > NAMED_COUNT {
+        writeln!(f, "    and {} more", grown.len() - NAMED_COUNT)?;
+    }
+    let shrunk_count = shrunk().count();
+    if shrunk_count > 0 {
+        let sum = shrunk().fold(0_i64, |sum, site| sum.saturating_add(site.bytes.change));
+        let plural = if shrunk_count == 1 { "line" } else { "lines" };
+        writeln!(f, "    {:+}  {shrunk_count} {plural} that shrank", Bytes(sum))?;
+    }
+    Ok(())
+}

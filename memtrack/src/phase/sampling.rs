@@ -1,0 +1,208 @@
+//! The device's memory as the driver has it, sampled during an epoch: at phase boundaries, and by a thread of its own.
+//!
+//! Off unless asked for. A sample is one memory query, about 6 µs; never a synchronisation, a reset or a flush of the cache. After
+//! each sample at a boundary the next is taken only once a hundred times its duration has passed, so all of them together stay
+//! below one percent of the time, whatever a query takes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::companion;
+use crate::allocator::{CachingAllocator, Inner};
+use crate::device::DeviceKind;
+use crate::sync::lock;
+
+/// The share of time that samples at boundaries may take is one in so many.
+const REST_FACTOR: u32 = 100;
+
+/// What was sampled of the whole device's memory during an epoch, other processes included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampledMemory {
+    /// Samples taken where a phase began or ended.
+    pub boundary_count: u64,
+    /// Samples taken by a [`DriverSampler`].
+    pub background_count: u64,
+    /// Queries that failed.
+    pub failure_count: u64,
+    /// The least free bytes that a sample saw: true lows between samples are not known.
+    pub lowest_free_bytes: u64,
+    /// The phase then in force: the one that began or ended, or for a background sample the one opened last.
+    pub lowest_phase: &'static str,
+    /// The most used bytes that a sample saw.
+    pub highest_used_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Occasion {
+    Boundary,
+    Background,
+}
+
+/// An allocator's sampling.
+#[derive(Debug, Default)]
+pub(super) struct Sampling {
+    at_boundaries: AtomicBool,
+    /// Since `CLOCK`; no sample at a boundary before.
+    next_nanos: AtomicU64,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    failure_count: u64,
+    memory: Option<SampledMemory>,
+}
+
+static CLOCK: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+
+fn now_nanos() -> u64 {
+    u64::try_from(CLOCK.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Sampling {
+    /// What was sampled since the last call.
+    pub(super) fn take(&self) -> Option<SampledMemory> {
+        let Taken { failure_count, memory } = std::mem::take(&mut *lock(&self.taken));
+        memory.map(|memory| SampledMemory { failure_count, ..memory })
+    }
+
+    fn add(&self, occasion: Occasion, phase: &'static str, sample: Option<(u64, u64)>) {
+        let mut taken = lock(&self.taken);
+        let Some((free_bytes, used_bytes)) = sample else {
+            taken.failure_count += 1;
+            return;
+        };
+        let memory = taken.memory.get_or_insert(SampledMemory {
+            boundary_count: 0,
+            background_count: 0,
+            failure_count: 0,
+            lowest_free_bytes: free_bytes,
+            lowest_phase: phase,
+            highest_used_bytes: used_bytes,
+        });
+        match occasion {
+            Occasion::Boundary => memory.boundary_count += 1,
+            Occasion::Background => memory.background_count += 1,
+        }
+        if free_bytes < memory.lowest_free_bytes {
+            (memory.lowest_free_bytes, memory.lowest_phase) = (free_bytes, phase);
+        }
+        memory.highest_used_bytes = memory.highest_used_bytes.max(used_bytes);
+    }
+}
+
+/// Free and used bytes of the whole device.
+fn query(inner: &Arc<Inner>) -> Option<(u64, u64)> {
+    if let Some(Ok(view)) = companion::of_inner(inner).view.get() {
+        return view.memory().ok().map(|memory| (memory.free_bytes, memory.used_bytes));
+    }
+    // The driver's own query could be refused while a graph is captured, and NVML is there or will not be.
+    if inner.device.kind() == DeviceKind::Cuda {
+        return None;
+    }
+    let memory = inner.device.memory().ok()?;
+    Some((memory.free_bytes, memory.total_bytes.saturating_sub(memory.free_bytes)))
+}
+
+/// A phase began or ended. No lock may be held.
+fn at_boundary(inner: &Arc<Inner>, phase: &'static str) {
+    let sampling = &companion::of_inner(inner).sampling;
+    if !sampling.at_boundaries.load(Ordering::Relaxed) {
+        return;
+    }
+    let started = now_nanos();
+    let next = sampling.next_nanos.load(Ordering::Relaxed);
+    // Of several threads one.
+    let wins = || sampling.next_nanos.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if started < next || !wins() {
+        return;
+    }
+    let sample = query(inner);
+    let ended = now_nanos();
+    let rest = ended.saturating_sub(started).saturating_mul(u64::from(REST_FACTOR));
+    sampling.next_nanos.store(ended.saturating_add(rest), Ordering::Relaxed);
+    sampling.add(Occasion::Boundary, phase, sample);
+}
+
+impl CachingAllocator {
+    /// Samples the device's free memory where phases begin and end, from now on or no more. Off at the start.
+    ///
+    /// A sample is one query of the driver, about 6 µs on an H200. After each the next is left out until a hundred times its
+    /// duration has passed, so that they cost a program less than one percent of its time. The summaries show the lowest
+    /// that was seen. On CUDA without NVML there are no samples.
+    pub fn sample_at_phase_boundaries(&self, on: bool) {
+        let inner = self.inner();
+        // Never taken back: a switch that is off costs a boundary one load.
+        let _ = inner.at_phase_boundary.set(at_boundary);
+        companion::of(self).sampling.at_boundaries.store(on, Ordering::Relaxed);
+    }
+
+    /// Starts a thread that samples the device's free memory every `interval`, until the returned guard is dropped.
+    ///
+    /// It holds no lock of the allocator during a query, and asks the driver for nothing but figures. An interval below a
+    /// millisecond counts as one.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub fn sample_in_background(&self, interval: Duration) -> std::io::Result<DriverSampler> {
+        let stop = Arc::new(Stop::default());
+        let (inner, signal) = (Arc::clone(self.inner()), Arc::clone(&stop));
+        let interval = interval.max(Duration::from_millis(1));
+        let thread = std::thread::Builder::new().name("memtrack-sampler".to_owned()).spawn(move || {
+            while !signal.is_set_after(interval) {
+                let sample = query(&inner);
+                let phase = inner.ledger().newest_phase_name().unwrap_or("other");
+                companion::of_inner(&inner).sampling.add(Occasion::Background, phase, sample);
+            }
+        })?;
+        Ok(DriverSampler { stop, thread: Some(thread) })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits so long, or until it is set.
+    fn is_set_after(&self, interval: Duration) -> bool {
+        let deadline = Instant::now() + interval;
+        let mut is_set = lock(&self.is_set);
+        while !*is_set {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            is_set = match self.changed.wait_timeout(is_set, left) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        *is_set
+    }
+}
+
+/// A thread that samples the device's memory. It ends when this is dropped, which waits for a query under way.
+#[derive(Debug)]
+#[must_use = "the sampling ends when this is dropped"]
+pub struct DriverSampler {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for DriverSampler {
+    fn drop(&mut self) {
+        *lock(&self.stop.is_set) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic; if it did, there is nobody to tell.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The run file: one JSON line for each epoch that ends, for `memtrack diff` and for programs of your own.
+//!
+//! Written to where [`record_to`] or the environment variable [`ENVIRONMENT_VARIABLE`] says, by this process alone; what stands in a
+//! line is [`EpochSummary::to_json`](crate::EpochSummary::to_json)'s affair. Here live the file and its state.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crate::sync::lock;
+
+/// Names the run file of a program that does not name one itself. `%p` in it becomes the number of the process, so that the
+/// processes of one run do not overwrite each other's.
+pub const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_RUN_FILE";
+
+static STATE: Mutex<State> = Mutex::new(State::Undecided);
+
+#[derive(Debug)]
+enum State {
+    /// The environment was not looked at yet, and no file was named.
+    Undecided,
+    /// Nothing is written.
+    Off,
+    /// Epochs go here.
+    To(RunFile),
+}
+
+#[derive(Debug)]
+struct RunFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl RunFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        let text = path.to_str().map(|text| text.replace("%p", &std::process::id().to_string()));
+        let path = text.map_or_else(|| path.to_owned(), PathBuf::from);
+        let file = File::create(&path)?;
+        Ok(Self { path, file })
+    }
+}
+
+/// Writes the epochs that end from now on to a new file, in place of any file before. `%p` in the path becomes the number of the
+/// process.
+///
+/// # Errors
+///
+/// When the file cannot be created; epochs then go where they went before.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use memtrack::{CachingAllocator, device::Host};
+/// let path = std::env::temp_dir().join("memtrack-example-%p.jsonl");
+/// memtrack::run_file::record_to(&path)?;
+/// let allocator = CachingAllocator::new(Arc::new(Host::new()));
+/// allocator.epoch(1).finish();
+/// let written = memtrack::run_file::stop().expect("a file was written");
+/// let line = std::fs::read_to_string(&written)?;
+/// assert!(line.starts_with(r#"{"schema":"memtrack.run","version":1,"kind":"epoch","#));
+/// # std::fs::remove_file(written)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn record_to(path: impl AsRef<Path>) -> io::Result<()> {
+    let created = RunFile::create(path.as_ref())?;
+    *lock(&STATE) = State::To(created);
+    Ok(())
+}
+
+/// Ends the run file and says where it is; `None` without one. No file is begun by the environment any more.
+pub fn stop() -> Option<PathBuf> {
+    match std::mem::replace(&mut *lock(&STATE), State::Off) {
+        State::To(run_file) => Some(run_file.path),
+        State::Undecided | State::Off => None,
+    }
+}
+
+/// Writes a line if there is a run file. What cannot be written is told once, and ends the file: training goes on.
+pub(crate) fn write(line: impl FnOnce() -> String) {
+    if let Err((path, error)) = decide().and_then(|is_on| if is_on { write_line(line()) } else { Ok(()) }) {
+        // No lock is held.
+        warn(&path, &error);
+    }
+}
+
+type Failure = (PathBuf, io::Error);
+
+/// Looks at the environment, if nobody did; says whether there is a file.
+fn decide() -> Result<bool, Failure> {
+    let mut state = lock(&STATE);
+    if let State::Undecided = *state {
+        *state = State::Off;
+        if let Some(path) = std::env::var_os(ENVIRONMENT_VARIABLE).filter(|path| !path.is_empty()) {
+            let path = PathBuf::from(path);
+            *state = State::To(RunFile::create(&path).map_err(|error| (path, error))?);
+        }
+    }
+    Ok(matches!(*state, State::To(_)))
+}
+
+fn write_line(mut line: String) -> Result<(), Failure> {
+    line.push('\n');
+    let mut state = lock(&STATE);
+    let State::To(run_file) = &mut *state else { return Ok(()) };
+    // In one piece, and at once: a run that is killed has all epochs before.
+    if let Err(error) = run_file.file.write_all(line.as_bytes()) {
+        let path = std::mem::take(&mut run_file.path);
+        *state = State::Off;
+        return Err((path, error));
+    }
+    Ok(())
+}
+
+fn warn(path: &Path, error: &io::Error) {
+    tracing::warn!(
+        target: "memtrack::run_file",
+        { path = %path.display(), error = %error },
+        "the run file cannot be written; no more epochs go to it"
+    );
+}

@@ -12,6 +12,7 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
+use crate::returned_closure::{returns_unstated_closure, state_signatures};
 use crate::signature::{BodyPlace, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -32,6 +33,8 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         Placement::Inline
     } else if function.has_attribute("track_caller") {
         if args.inspects_value() { Placement::InlineWithValue } else { Placement::Inline }
+    } else if returns_unstated_closure(&function.signature) {
+        Placement::Inline
     } else if args.inspects_value() || args.has_budget() || owns_receiver(&function.signature) {
         Placement::Closure
     } else {
@@ -55,8 +58,9 @@ fn inline(args: &Args, function: Function) -> TokenStream {
     emit_inline(&private, &function, &guard, &open, &run_body(&function))
 }
 
-fn closure(args: &Args, function: Function) -> TokenStream {
+fn closure(args: &Args, mut function: Function) -> TokenStream {
     let private = private_path(args);
+    state_signatures(&mut function, &private);
     let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
     let open =
         prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(#handle, #parts);));

@@ -29,6 +29,7 @@ mod options;
 mod prologue;
 mod reaction;
 mod report;
+mod returned_closure;
 mod signature;
 mod site;
 mod suggest;

@@ -12,13 +12,12 @@ use crate::function::{Function, braced};
 use crate::inspection::judge;
 use crate::options::{Given, Options};
 use crate::prologue::{local, private_path, prologue};
-use crate::returned_closure::ends_with_closure;
 use crate::suspension;
 use crate::text::depends_on_types;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Generics, Lifetime, Token};
+use syn::{Block, Expr, Generics, Lifetime, Stmt, Token};
 
 /// Options whose values are expressions of the function around, which are evaluated where they stand.
 const EVALUATED: [&str; 6] = ["device", "devices", "fields", "parent", "follows_from", "sample"];
@@ -60,8 +59,7 @@ pub(crate) fn block(input: TokenStream, measured: bool) -> TokenStream {
         (None, Some(function), Body::Plain { before, block }) => {
             // A label is there to be left by.
             let is_labelled = matches!(before.clone().into_iter().next(), Some(TokenTree::Punct(_)));
-            // A closure that is given to a function does not know what signature is wanted of it.
-            let is_asked_for = args.inspects_value() || (args.has_budget() && !ends_with_closure(block));
+            let is_asked_for = args.inspects_value() || (args.has_budget() && !stays_in_place(block));
             let is_passed_on = is_asked_for && (is_labelled || !never_ends(block));
             plain(&args, &function, evaluates, is_passed_on, &quote!(#before #block))
         }
@@ -202,6 +200,27 @@ fn plain(args: &Args, function: &Function, evaluates: bool, is_passed_on: bool, 
             #value
         }
     }
+}
+
+/// Whether the value of a block visibly is or holds what no function may be given on the way: a closure, which would not know
+/// what signature is wanted of it, or a borrow, which may be one of a temporary.
+fn stays_in_place(block: &Group) -> bool {
+    fn stays(expression: &Expr) -> bool {
+        match expression {
+            Expr::Closure(_) | Expr::Reference(_) => true,
+            Expr::Paren(inner) => stays(&inner.expr),
+            Expr::Group(inner) => stays(&inner.expr),
+            Expr::Block(inner) => is_last(&inner.block.stmts),
+            Expr::Unsafe(inner) => is_last(&inner.block.stmts),
+            Expr::Tuple(tuple) => tuple.elems.iter().any(stays),
+            Expr::Array(array) => array.elems.iter().any(stays),
+            _ => false,
+        }
+    }
+    fn is_last(statements: &[Stmt]) -> bool {
+        matches!(statements.last(), Some(Stmt::Expr(last, None)) if stays(last))
+    }
+    Block::parse_within.parse2(block.stream()).is_ok_and(|statements| is_last(&statements))
 }
 
 /// The future of an `async` block.

@@ -9,12 +9,20 @@ use crate::limit::Limit;
 use crate::signature::{is_parameter, never_returns, returned_future};
 use crate::text::{Text, depends_on_types};
 use quote::ToTokens;
-use syn::ReturnType;
+use syn::{Meta, ReturnType};
 
 /// Reports every reason why `function` cannot be measured as `args` ask.
 pub(crate) fn check(function: &Function, args: &Args, errors: &mut Errors) {
     if let Some(constness) = &function.signature.constness {
         errors.push_at(constness, "`#[track_memory]` cannot be used on a `const fn`: tracking runs at run time");
+    }
+    for attribute in &function.attributes {
+        if is_naked(&attribute.meta) {
+            errors.push_at(
+                attribute,
+                "`#[track_memory]` cannot be used on a naked function: it has no body but assembly",
+            );
+        }
     }
     check_returned(function, args, errors);
     arguments::check(args, function, errors);
@@ -60,6 +68,14 @@ pub(crate) fn check(function: &Function, args: &Args, errors: &mut Errors) {
         && array.elems.is_empty()
     {
         errors.push_at(devices, "`devices` needs at least one allocator");
+    }
+}
+
+/// Whether an attribute is `#[unsafe(naked)]` or `#[naked]`.
+fn is_naked(attribute: &Meta) -> bool {
+    match attribute {
+        Meta::List(list) => list.path.is_ident("unsafe") && list.parse_args::<Meta>().is_ok_and(|meta| is_naked(&meta)),
+        attribute => attribute.path().is_ident("naked"),
     }
 }
 

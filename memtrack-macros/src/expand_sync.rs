@@ -8,12 +8,14 @@
 
 use crate::args::Args;
 use crate::early_return;
-use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body, run_body_to_value};
+use crate::expand::{bind_return_type, block_of_user, emit, last_name, return_edge, run_body, run_body_to_value};
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
 use crate::returned_closure::{returns_unstated_closure, state_signatures};
-use crate::signature::{BodyPlace, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
+use crate::signature::{
+    BodyPlace, is_parameter, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver,
+};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
@@ -71,7 +73,10 @@ fn closure(args: &Args, mut function: Function) -> TokenStream {
     let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #private::Guard::finish(&mut #guard);));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
-    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+    // An argument that a function returns is more than what it points to, says clippy's `ptr_arg`, but not of a closure.
+    let returned = last_name(&function).filter(|name| is_parameter(&signature, &name.to_string()));
+    let returned = returned.map(|name| quote_spanned!(Span::mixed_site()=> let _ = &#name;));
+    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #returned #open #body);
     let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
         #bind_return_type

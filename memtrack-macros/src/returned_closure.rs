@@ -7,7 +7,7 @@
 use crate::early_return::visit_returned;
 use crate::function::{Function, in_braces_of};
 use crate::prologue::local;
-use proc_macro2::{Group, Span, TokenStream};
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::Parser as _;
 use syn::{Block, Expr, PathArguments, ReturnType, Signature, Stmt, TraitBound, Type, TypeImplTrait, TypeParamBound};
@@ -68,26 +68,6 @@ fn state_in_last(statements: &mut [Stmt], ty: &Type, private: &TokenStream) {
     if let Some(Stmt::Expr(last, None)) = statements.last_mut() {
         state(last, ty, private);
     }
-}
-
-/// Whether the value of a block is visibly a closure.
-pub(crate) fn ends_with_closure(block: &Group) -> bool {
-    fn is_closure(expression: &Expr) -> bool {
-        match expression {
-            Expr::Closure(_) => true,
-            Expr::Paren(inner) => is_closure(&inner.expr),
-            Expr::Group(inner) => is_closure(&inner.expr),
-            Expr::Block(inner) => is_last(&inner.block.stmts),
-            Expr::Unsafe(inner) => is_last(&inner.block.stmts),
-            Expr::Tuple(tuple) => tuple.elems.iter().any(is_closure),
-            Expr::Array(array) => array.elems.iter().any(is_closure),
-            _ => false,
-        }
-    }
-    fn is_last(statements: &[Stmt]) -> bool {
-        matches!(statements.last(), Some(Stmt::Expr(last, None)) if is_closure(last))
-    }
-    Block::parse_within.parse2(block.stream()).is_ok_and(|statements| is_last(&statements))
 }
 
 /// Whether an `impl Trait` with a closure's signature, and such a bound, is in a type where rustc looks for it.

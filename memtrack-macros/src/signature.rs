@@ -2,6 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     Attribute, FnArg, GenericArgument, Ident, Lifetime, Pat, PatIdent, PathArguments, ReceiverKind, ReturnType,
@@ -187,7 +188,7 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
         let stays = match place {
             BodyPlace::Function => is_plain(&parameter.ty),
             // A variable that the body changes would be changed in a copy, and rustc says so.
-            BodyPlace::Inside => is_reference(&parameter.ty) && is_plain_name(&parameter.pat),
+            BodyPlace::Inside => is_plain(&parameter.ty) && is_plain_name(&parameter.pat),
         };
         if stays {
             continue;
@@ -208,17 +209,9 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
     rebinds
 }
 
+/// A name that cannot be assigned to, or none.
 fn is_plain_name(pattern: &Pat) -> bool {
-    matches!(pattern, Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
-}
-
-fn is_reference(ty: &Type) -> bool {
-    match ty {
-        Type::Reference(_) => true,
-        Type::Paren(inner) => is_reference(&inner.elem),
-        Type::Group(inner) => is_reference(&inner.elem),
-        _ => false,
-    }
+    matches!(pattern, Pat::Wild(_) | Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
 }
 
 /// Whether values of this type have nothing to drop, as far as the way it is written tells.
@@ -253,7 +246,9 @@ fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident:
 }
 
 fn rebind_pattern(attributes: &[Attribute], pattern: &mut Pat, index: usize) -> TokenStream {
-    let name = format_ident!("__arg{index}", span = Span::mixed_site());
+    // Lints look for the parentheses before the first parameter.
+    let place = Span::mixed_site().located_at(pattern.span());
+    let name = format_ident!("__arg{index}", span = place);
     let plain =
         Pat::Ident(PatIdent { attrs: Vec::new(), by_ref: None, mutability: None, ident: name.clone(), subpat: None });
     let pattern = std::mem::replace(pattern, plain);

@@ -213,7 +213,6 @@ fn stays_in_place(block: &Group) -> bool {
             Expr::Block(inner) => is_last(&inner.block.stmts),
             Expr::Unsafe(inner) => is_last(&inner.block.stmts),
             Expr::Tuple(tuple) => tuple.elems.iter().any(stays),
-            Expr::Array(array) => array.elems.iter().any(stays),
             _ => false,
         }
     }

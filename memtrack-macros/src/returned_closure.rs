@@ -45,16 +45,14 @@ fn state(value: &mut Expr, ty: &Type, private: &TokenStream) {
         (Expr::Tuple(values), Type::Tuple(types)) => {
             values.elems.iter_mut().zip(&types.elems).for_each(|(value, ty)| state(value, ty, private));
         }
-        (Expr::Array(values), Type::Array(array)) => {
-            values.elems.iter_mut().for_each(|value| state(value, &array.elem, private));
-        }
         (value @ Expr::Closure(_), Type::ImplTrait(opaque)) => {
             if let Some(bound) = closure_bound(opaque).filter(|bound| is_stated_by_dyn(bound)) {
+                // In a block of its own, since lints ask of a call's arguments whether they need be closures.
                 let place = local("__closure");
                 *value = Expr::Verbatim(quote_spanned! {Span::mixed_site()=>
                     {
                         let mut #place = #private::ReturnedClosure::none();
-                        let _: *const (dyn #bound + '_) = #private::ReturnedClosure::state(&mut #place, #value);
+                        let _: *const (dyn #bound + '_) = #private::ReturnedClosure::state(&mut #place, { #value });
                         #private::ReturnedClosure::take(#place)
                     }
                 });
@@ -75,7 +73,6 @@ fn any_closure(ty: &Type, is_such: &impl Fn(&TraitBound) -> bool) -> bool {
     match ty {
         Type::Paren(inner) => any_closure(&inner.elem, is_such),
         Type::Group(inner) => any_closure(&inner.elem, is_such),
-        Type::Array(array) => any_closure(&array.elem, is_such),
         Type::Tuple(tuple) => tuple.elems.iter().any(|ty| any_closure(ty, is_such)),
         Type::ImplTrait(opaque) => closure_bound(opaque).is_some_and(is_such),
         _ => false,

@@ -187,8 +187,7 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
         let FnArg::Typed(parameter) = input else { continue };
         let stays = match place {
             BodyPlace::Function => is_plain(&parameter.ty),
-            // A variable that the body changes would be changed in a copy, and rustc says so.
-            BodyPlace::Inside => is_plain(&parameter.ty) && is_plain_name(&parameter.pat),
+            BodyPlace::Inside => stays_inside(&parameter.pat, &parameter.ty),
         };
         if stays {
             continue;
@@ -209,9 +208,26 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
     rebinds
 }
 
-/// A name that cannot be assigned to, or none.
-fn is_plain_name(pattern: &Pat) -> bool {
-    matches!(pattern, Pat::Wild(_) | Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
+/// Whether a parameter of a body that is moved stays the parameter it is: a borrow or a pointer by its name, and what is
+/// bound to none.
+///
+/// Of a number that is captured, rustc and clippy say other things. A variable that the body changes would be changed in a
+/// copy, and rustc says so.
+fn stays_inside(pattern: &Pat, ty: &Type) -> bool {
+    match pattern {
+        Pat::Wild(_) => is_plain(ty),
+        Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }) => is_pointer(ty),
+        _ => false,
+    }
+}
+
+fn is_pointer(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) | Type::Ptr(_) => true,
+        Type::Paren(inner) => is_pointer(&inner.elem),
+        Type::Group(inner) => is_pointer(&inner.elem),
+        _ => false,
+    }
 }
 
 /// Whether values of this type have nothing to drop, as far as the way it is written tells.

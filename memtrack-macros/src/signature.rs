@@ -78,17 +78,34 @@ pub(crate) fn may_return_future(signature: &Signature) -> bool {
     matches!(&signature.output, ReturnType::Type(_, output) if may_be_future(output))
 }
 
-/// Whether the function's return type is an `impl Trait`.
-pub(crate) fn returns_opaque_type(signature: &Signature) -> bool {
-    fn is_opaque(ty: &Type) -> bool {
+/// Where the function's return type is opaque.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opaque {
+    /// Nowhere that matters.
+    No,
+    /// It is an `impl Trait`.
+    Itself,
+    /// It is a `Pin<Box<impl Trait>>`.
+    Boxed,
+}
+
+/// Whether the function's return type is an `impl Trait` or a box of one.
+pub(crate) fn returns_opaque_type(signature: &Signature) -> Opaque {
+    fn opaque(ty: &Type) -> Opaque {
         match ty {
-            Type::ImplTrait(_) => true,
-            Type::Paren(inner) => is_opaque(&inner.elem),
-            Type::Group(inner) => is_opaque(&inner.elem),
-            _ => false,
+            Type::ImplTrait(_) => Opaque::Itself,
+            Type::Paren(inner) => opaque(&inner.elem),
+            Type::Group(inner) => opaque(&inner.elem),
+            boxed => match argument_of(boxed, "Pin").and_then(|boxed| argument_of(boxed, "Box")).map(opaque) {
+                Some(Opaque::Itself) => Opaque::Boxed,
+                _ => Opaque::No,
+            },
         }
     }
-    matches!(&signature.output, ReturnType::Type(_, output) if is_opaque(output))
+    match &signature.output {
+        ReturnType::Type(_, output) => opaque(output),
+        ReturnType::Default => Opaque::No,
+    }
 }
 
 /// The first type argument of a type whose path ends in `name`.

@@ -18,6 +18,11 @@ impl Scale {
         |text| text.len()
     }
 
+    #[track(max_peak = "1GiB")]
+    pub fn asynchronous(self) -> impl AsyncFn(&str) -> usize {
+        async move |text| text.len() + usize::from(self.0)
+    }
+
     #[track]
     pub fn order(self) -> impl FnMut(&String, &String) -> std::cmp::Ordering {
         |a, b| a.len().cmp(&b.len())
@@ -101,6 +106,6 @@ pub fn exercise() -> String {
     let a = (scale.sum()(&[1.0, 2.0]), scale.order()(&"a".to_owned(), &String::new()), scale.early()("b").len(), scale.length()("cde"), length("ab"), number);
     let b = (Held(3).describe()(&4), Held(5).again()(&Held(6)).0, boxes()(7), between(1_u8, "c")("de"));
     let (later_length, later_box) = block_on(later_pair());
-    let c = (block_on(later_sum(&2))(&[1.0]), block_on(send(later_early(true)))("f").len(), later_length("gh"), later_box(8));
+    let c = (block_on(scale.asynchronous()("ij")), block_on(later_sum(&2))(&[1.0]), block_on(send(later_early(true)))("f").len(), later_length("gh"), later_box(8));
     format!("{:?} {:?} {:?} {}", a, b, c, cell().0(std::cell::RefCell::new(9).borrow_mut()))
 }

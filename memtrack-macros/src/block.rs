@@ -17,7 +17,7 @@ use crate::text::depends_on_types;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::{ParseStream, Parser as _};
-use syn::{Generics, Lifetime, Token};
+use syn::{Block, Expr, Generics, Lifetime, Stmt, Token};
 
 /// Options whose values are expressions of the function around, which are evaluated where they stand.
 const EVALUATED: [&str; 6] = ["device", "devices", "fields", "parent", "follows_from", "sample"];
@@ -59,8 +59,9 @@ pub(crate) fn block(input: TokenStream, measured: bool) -> TokenStream {
         (None, Some(function), Body::Plain { before, block }) => {
             // A label is there to be left by.
             let is_labelled = matches!(before.clone().into_iter().next(), Some(TokenTree::Punct(_)));
-            let has_value = is_labelled || !never_ends(block);
-            plain(&args, &function, evaluates, has_value, &quote!(#before #block))
+            let is_asked_for = args.inspects_value() || (args.has_budget() && !stays_in_place(block));
+            let is_passed_on = is_asked_for && (is_labelled || !never_ends(block));
+            plain(&args, &function, evaluates, is_passed_on, &quote!(#before #block))
         }
         (None, Some(function), Body::Async { before, block }) => asynchronous(&args, &function, before, block),
         (errors, ..) => {
@@ -70,10 +71,18 @@ pub(crate) fn block(input: TokenStream, measured: bool) -> TokenStream {
     }
 }
 
-/// The block alone. Not bare, or rustc would take its braces for superfluous.
+/// The block alone.
 fn unmeasured(body: &Body) -> TokenStream {
     let (Body::Plain { before, block } | Body::Async { before, block }) = body;
-    quote_spanned!(Span::mixed_site()=> match () { () => #before #block })
+    run(&quote!(#before #block))
+}
+
+/// The user's block as an expression that knows the type that is wanted of it.
+///
+/// The braces are of this crate's edition, in which the temporaries of a last expression end with its block, before the guard
+/// and whatever the user's edition. The parentheses keep rustc from calling the user's braces one pair too many.
+fn run(body: &TokenStream) -> TokenStream {
+    quote_spanned!(Span::mixed_site()=> { (#body) })
 }
 
 /// The options, and the block behind the last comma; or where that should be.
@@ -165,9 +174,7 @@ fn stand_in() -> Option<Function> {
 }
 
 /// The block in the place where it stands.
-///
-/// A `match` whose only arm it is ends the life of its last expression's temporaries before the guard's, whatever the edition.
-fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, body: &TokenStream) -> TokenStream {
+fn plain(args: &Args, function: &Function, evaluates: bool, is_passed_on: bool, body: &TokenStream) -> TokenStream {
     let private = private_path(args);
     let guard = local("__guard");
     let open = prologue(
@@ -177,8 +184,8 @@ fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, bod
     );
     // In a constant rustc refuses each call that it sees. This way it sees one, of a function that says why.
     let open = if evaluates { open } else { quote_spanned!(Span::mixed_site()=> #private::at_run_time(|| { #open });) };
-    let run = quote_spanned!(Span::mixed_site()=> match () { () => #body });
-    let value = if has_value && (args.inspects_value() || args.has_budget()) {
+    let run = run(body);
+    let value = if is_passed_on {
         let judge = judge(args, &private, &function.signature);
         let pass = if args.has_budget() { "finished" } else { "returned" };
         let pass = Ident::new(pass, Span::mixed_site());
@@ -195,6 +202,26 @@ fn plain(args: &Args, function: &Function, evaluates: bool, has_value: bool, bod
     }
 }
 
+/// Whether the value of a block visibly is or holds what no function may be given on the way: a closure, which would not know
+/// what signature is wanted of it, or a borrow, which may be one of a temporary.
+fn stays_in_place(block: &Group) -> bool {
+    fn stays(expression: &Expr) -> bool {
+        match expression {
+            Expr::Closure(_) | Expr::Reference(_) => true,
+            Expr::Paren(inner) => stays(&inner.expr),
+            Expr::Group(inner) => stays(&inner.expr),
+            Expr::Block(inner) => is_last(&inner.block.stmts),
+            Expr::Unsafe(inner) => is_last(&inner.block.stmts),
+            Expr::Tuple(tuple) => tuple.elems.iter().any(stays),
+            _ => false,
+        }
+    }
+    fn is_last(statements: &[Stmt]) -> bool {
+        matches!(statements.last(), Some(Stmt::Expr(last, None)) if stays(last))
+    }
+    Block::parse_within.parse2(block.stream()).is_ok_and(|statements| is_last(&statements))
+}
+
 /// The future of an `async` block.
 fn asynchronous(args: &Args, function: &Function, before: &TokenStream, block: &Group) -> TokenStream {
     let private = private_path(args);
@@ -205,7 +232,7 @@ fn asynchronous(args: &Args, function: &Function, before: &TokenStream, block: &
             #asked = true;
         }
     });
-    let outcome = judge(args, &private, &function.signature);
+    let (outcome, run) = (judge(args, &private, &function.signature), run(&quote!(#block)));
     quote_spanned! {Span::mixed_site()=>
         #private::Tracked::new(
             #before {
@@ -214,7 +241,7 @@ fn asynchronous(args: &Args, function: &Function, before: &TokenStream, block: &
                 if #asked {
                     #private::Pause::once().await;
                 }
-                match () { () => #block }
+                #run
             },
             #outcome,
         )

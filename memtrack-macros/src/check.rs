@@ -9,12 +9,15 @@ use crate::limit::Limit;
 use crate::signature::{is_parameter, never_returns, returned_future};
 use crate::text::{Text, depends_on_types};
 use quote::ToTokens;
-use syn::ReturnType;
+use syn::{Attribute, Meta, ReturnType};
 
 /// Reports every reason why `function` cannot be measured as `args` ask.
 pub(crate) fn check(function: &Function, args: &Args, errors: &mut Errors) {
     if let Some(constness) = &function.signature.constness {
         errors.push_at(constness, "`#[track_memory]` cannot be used on a `const fn`: tracking runs at run time");
+    }
+    if let Some(naked) = naked(function) {
+        errors.push_at(naked, "`#[track_memory]` cannot be used on a naked function: its body is assembly alone");
     }
     check_returned(function, args, errors);
     arguments::check(args, function, errors);
@@ -61,6 +64,19 @@ pub(crate) fn check(function: &Function, args: &Args, errors: &mut Errors) {
     {
         errors.push_at(devices, "`devices` needs at least one allocator");
     }
+}
+
+/// The attribute `#[unsafe(naked)]` or `#[naked]`, if the function carries it.
+pub(crate) fn naked(function: &Function) -> Option<&Attribute> {
+    fn is_naked(attribute: &Meta) -> bool {
+        match attribute {
+            Meta::List(list) => {
+                list.path.is_ident("unsafe") && list.parse_args::<Meta>().is_ok_and(|meta| is_naked(&meta))
+            }
+            attribute => attribute.path().is_ident("naked"),
+        }
+    }
+    function.attributes.iter().find(|attribute| is_naked(&attribute.meta))
 }
 
 /// Reports options that do not go with what the function returns.

@@ -1,6 +1,6 @@
-//! Looking at the value of early `return`s where the body cannot be a closure.
+//! Looking at the values of early `return`s.
 //!
-//! Used for `err` and `ret` with `#[track_caller]` only. Each `return value` of the function itself reports its value on
+//! Where the body cannot be a closure, as with `#[track_caller]`, `err` and `ret` need that. Each `return value` of the function itself reports its value on
 //! the way; what is left is `?`, which leaves a function that returns a `Result` only with an error, and a `return` that a
 //! macro writes, which cannot be seen here.
 
@@ -9,36 +9,37 @@ use proc_macro2::{Group, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::parse::Parser as _;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, Ident, Item};
+use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, Ident, Item, Stmt};
 
 /// Makes every `return value` of `body` a `return` that first tells `guard` what the closure `judge` says of `value`. A
 /// body that does not parse is left as it is, for rustc to report.
 pub(crate) fn report(body: &mut Group, private: &TokenStream, guard: &Ident, judge: &TokenStream) {
     let Ok(mut statements) = Block::parse_within.parse2(body.stream()) else { return };
-    let mut reporter = Reporter { private, guard, judge };
     for statement in &mut statements {
-        reporter.visit_stmt_mut(statement);
+        visit_returned(statement, &mut |value| {
+            let returned = value.to_token_stream();
+            *value = Expr::Verbatim(quote_spanned! {Span::mixed_site()=>
+                #private::returned(&mut #guard, #returned, #judge)
+            });
+        });
     }
     *body = in_braces_of(body, quote!(#(#statements)*));
 }
 
-struct Reporter<'a> {
-    private: &'a TokenStream,
-    guard: &'a Ident,
-    judge: &'a TokenStream,
+/// Visits the value of each `return` of the function itself, as far as a macro does not hide it.
+pub(crate) fn visit_returned(statement: &mut Stmt, visit: &mut dyn FnMut(&mut Expr)) {
+    Returns(visit).visit_stmt_mut(statement);
 }
 
-impl VisitMut for Reporter<'_> {
+struct Returns<'a>(&'a mut dyn FnMut(&mut Expr));
+
+impl VisitMut for Returns<'_> {
     fn visit_expr_mut(&mut self, node: &mut Expr) {
         visit_mut::visit_expr_mut(self, node);
         if let Expr::Return(expression) = node
             && let Some(value) = &mut expression.expr
         {
-            let Self { private, guard, judge } = self;
-            let returned = value.to_token_stream();
-            **value = Expr::Verbatim(quote_spanned! {Span::mixed_site()=>
-                #private::returned(&mut #guard, #returned, #judge)
-            });
+            (self.0)(value);
         }
     }
 

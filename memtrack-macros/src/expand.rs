@@ -12,7 +12,7 @@ use crate::{expand_async, expand_future, expand_sync};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::parse::Parser as _;
-use syn::{Block, Expr, Signature, Stmt};
+use syn::{Block, Expr, Pat, Signature, Stmt};
 
 /// Expands `#[track_memory(args)] item`.
 ///
@@ -138,4 +138,29 @@ fn ends_diverging(function: &Function) -> bool {
         Stmt::Expr(Expr::Return(_), _) => true,
         _ => false,
     }
+}
+
+/// The variable that the body's value visibly is, or was before it got other names.
+pub(crate) fn last_name(function: &Function) -> Option<Ident> {
+    fn is_name(expression: &Expr) -> Option<&Ident> {
+        if let Expr::Path(path) = expression { path.path.get_ident() } else { None }
+    }
+    fn first_name(name: &Ident, statements: &[Stmt]) -> Ident {
+        let before = statements.iter().enumerate().rev().find_map(|(index, statement)| {
+            let Stmt::Local(local) = statement else { return None };
+            let pattern = if let Pat::Type(typed) = &local.pat { &typed.pat } else { &local.pat };
+            let is_such = matches!(pattern, Pat::Ident(pattern) if pattern.ident == *name);
+            Some((is_name(&local.init.as_ref().filter(|_| is_such)?.expr)?, &statements[..index]))
+        });
+        before.map_or_else(|| name.clone(), |(name, statements)| first_name(name, statements))
+    }
+    fn last(statements: &[Stmt]) -> Option<Ident> {
+        let (Stmt::Expr(last_expression, None), before) = statements.split_last()? else { return None };
+        match last_expression {
+            Expr::Block(inner) => last(&inner.block.stmts),
+            Expr::Unsafe(inner) => last(&inner.block.stmts),
+            expression => is_name(expression).map(|name| first_name(name, before)),
+        }
+    }
+    last(&Block::parse_within.parse2(function.body.stream()).ok()?)
 }

@@ -10,13 +10,15 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
+use crate::returned_closure::state_signatures;
 use crate::signature::{BodyPlace, may_return_future, never_returns, rebind_parameters, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
 /// Expands an `async fn`.
-pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
+pub(crate) fn expand(args: &Args, mut function: Function) -> TokenStream {
     let private = private_path(args);
+    state_signatures(&mut function, &private);
     let asked = local("__asked");
     let ask = prologue(args, &function, |parts| {
         quote_spanned! {Span::mixed_site()=>

@@ -10,7 +10,7 @@ use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body
 use crate::function::Function;
 use crate::inspection::judge;
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{BodyPlace, rebind_parameters, returns_opaque_type, use_receiver};
+use crate::signature::{BodyPlace, Opaque, rebind_parameters, returns_opaque_type, use_receiver};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
 use syn::spanned::Spanned as _;
@@ -26,9 +26,9 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         |parts| quote_spanned!(Span::mixed_site()=> #private::FutureCall::open(#handle, #parts);),
     );
     // The body's own future is wrapped in another type where that is opaque, and has the function's return type elsewhere.
-    let is_opaque = returns_opaque_type(&function.signature);
+    let opaque = returns_opaque_type(&function.signature);
     let (bind_return_type, edge) =
-        if is_opaque { Default::default() } else { (bind_return_type(&private), return_edge()) };
+        if opaque != Opaque::No { Default::default() } else { (bind_return_type(&private), return_edge()) };
     let body = run_body(&function);
     let receiver = use_receiver(&function.signature);
     let judge = judge(args, &private, &function.signature);
@@ -37,7 +37,11 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         ReturnType::Type(_, output) => Span::mixed_site().located_at(output.to_token_stream().span()),
         ReturnType::Default => Span::mixed_site(),
     };
-    let wrap = if is_opaque { "wrap_opaque" } else { "wrap" };
+    let wrap = match opaque {
+        Opaque::No => "wrap",
+        Opaque::Itself => "wrap_opaque",
+        Opaque::Boxed => "wrap_boxed_opaque",
+    };
     let wrap = Ident::new(wrap, place);
     // A method that takes the call by value, which no trait of the user can come before.
     let wrapped = quote_spanned!(place=> #call.#wrap(#value, #judge));

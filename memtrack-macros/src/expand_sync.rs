@@ -8,11 +8,14 @@
 
 use crate::args::Args;
 use crate::early_return;
-use crate::expand::{bind_return_type, block_of_user, emit, return_edge, run_body, run_body_to_value};
+use crate::expand::{bind_return_type, block_of_user, emit, last_name, return_edge, run_body, run_body_to_value};
 use crate::function::Function;
 use crate::inspection::{inspection, judge};
 use crate::prologue::{local, private_path, prologue};
-use crate::signature::{BodyPlace, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver};
+use crate::returned_closure::{returns_unstated_closure, state_signatures};
+use crate::signature::{
+    BodyPlace, is_parameter, never_returns, owns_receiver, rebind_parameters, stated_return_type, use_receiver,
+};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
@@ -32,6 +35,8 @@ pub(crate) fn expand(args: &Args, function: Function) -> TokenStream {
         Placement::Inline
     } else if function.has_attribute("track_caller") {
         if args.inspects_value() { Placement::InlineWithValue } else { Placement::Inline }
+    } else if returns_unstated_closure(&function.signature) {
+        Placement::Inline
     } else if args.inspects_value() || args.has_budget() || owns_receiver(&function.signature) {
         Placement::Closure
     } else {
@@ -55,8 +60,9 @@ fn inline(args: &Args, function: Function) -> TokenStream {
     emit_inline(&private, &function, &guard, &open, &run_body(&function))
 }
 
-fn closure(args: &Args, function: Function) -> TokenStream {
+fn closure(args: &Args, mut function: Function) -> TokenStream {
     let private = private_path(args);
+    state_signatures(&mut function, &private);
     let (guard, handle, value) = (local("__guard"), local("__handle"), local("__returned"));
     let open =
         prologue(args, &function, |parts| quote_spanned!(Span::mixed_site()=> #private::Guard::open(#handle, #parts);));
@@ -67,7 +73,10 @@ fn closure(args: &Args, function: Function) -> TokenStream {
     let finish = args.has_budget().then(|| quote_spanned!(Span::mixed_site()=> #private::Guard::finish(&mut #guard);));
     let mut signature = function.signature.clone();
     let rebinds = rebind_parameters(&mut signature, BodyPlace::Inside);
-    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #open #body);
+    // An argument that a function returns is more than what it points to, says clippy's `ptr_arg`, but not of a closure.
+    let returned = last_name(&function).filter(|name| is_parameter(&signature, &name.to_string()));
+    let returned = returned.map(|name| quote_spanned!(Span::mixed_site()=> let _ = &#name;));
+    let inside = quote_spanned!(Span::mixed_site()=> #edge #receiver #rebinds #returned #open #body);
     let closure = block_of_user(&function, &["move", "||"], inside);
     let statements = quote_spanned! {Span::mixed_site()=>
         #bind_return_type

@@ -9,17 +9,23 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
 /// Clippy's lints that do not see what they look for in a measured function.
-const SILENT: [&str; 9] = [
+const SILENT: [&str; 12] = [
     "boxed_local",
+    "explicit_auto_deref",
     "implicit_return",
     "manual_async_fn",
     "missing_const_for_fn",
+    "needless_pass_by_ref_mut",
     "needless_pass_by_value",
+    "only_used_in_recursion",
     "unnecessary_wraps",
     "unused_async",
     "unused_self",
     "unwrap_in_result",
 ];
+
+/// rustc's lints of that kind.
+const SILENT_OF_RUSTC: [&str; 1] = ["unconditional_recursion"];
 
 /// The attributes of a function, with the expectations of silent lints turned into permissions.
 pub(crate) fn relaxed(attributes: &[Attribute]) -> Vec<TokenStream> {
@@ -51,5 +57,9 @@ fn split(attribute: &Attribute) -> Option<TokenStream> {
 fn is_silent(meta: &Meta) -> bool {
     let Meta::Path(path) = meta else { return false };
     let words: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-    matches!(words.as_slice(), [tool, lint] if tool == "clippy" && SILENT.contains(&lint.as_str()))
+    match words.as_slice() {
+        [lint] => SILENT_OF_RUSTC.contains(&lint.as_str()),
+        [tool, lint] => tool == "clippy" && SILENT.contains(&lint.as_str()),
+        _ => false,
+    }
 }

@@ -29,6 +29,7 @@ mod options;
 mod prologue;
 mod reaction;
 mod report;
+mod returned_closure;
 mod signature;
 mod site;
 mod suggest;
@@ -181,7 +182,7 @@ use proc_macro::TokenStream;
 /// | `on_exceed` | for the functions that have a budget, be it the block's or their own |
 /// | `device`, `fields` and all with an expression or a path | evaluated in each function, by the names known there: one without `self` cannot evaluate `&self.allocator`, and says so |
 ///
-/// **Left as they are** are functions without a body, `const fn`s, what a macro's call in the block expands to, `extern`
+/// **Left as they are** are functions without a body, `const fn`s, naked functions, what a macro's call in the block expands to, `extern`
 /// blocks, and functions and closures inside of functions. Everything that is no function stays as well.
 ///
 /// The functions are expanded with their block: above `#[async_trait]` the attribute finds `async fn`s, below what that has
@@ -200,7 +201,9 @@ use proc_macro::TokenStream;
 ///
 /// A function that returns a future is measured while it is called, and not while what it returned is polled, unless it
 /// is an `async fn`, has the option `future`, or is an `async` method that `#[async_trait]` has rewritten. `future` needs
-/// an `impl Future` or a `Pin<Box<dyn Future>>`; the type of any other future cannot be kept. A future that is measured
+/// an `impl Future`, a `Pin<Box<impl Future>>` or a `Pin<Box<dyn Future>>`; the type of any other future, such as `Pin<Box<F>>`,
+/// cannot be kept. It may be `Send`, `Sync`, `Unpin` and bound to a lifetime, an `impl Future` also `UnwindSafe`, but have no
+/// other trait: an `impl Future + Clone` or `+ Debug` is refused. A future that is measured
 /// so and dropped before its first poll is `cancelled`, since the call has run.
 ///
 /// With `#[track_caller]` the body cannot be moved into a closure, which would change what it sees as its caller. Then
@@ -208,16 +211,24 @@ use proc_macro::TokenStream;
 /// `return Ok(…)` is reported as `err`, and an error that leaves by `?` is the outcome and no event; and when a budget panics, the returned value is leaked, since rustc does not
 /// drop it if a destructor panics. With `future` the caller is lost.
 ///
+/// A closure that is returned as an `impl Fn…`, by itself or in a tuple, takes its signature from there as without the
+/// attribute. Where the body is moved (into a closure, see below, or as that of an `async fn`), that holds for a closure that is
+/// written where the body ends or behind `return`, and not for one that a macro writes, a `break` gives, or whose signature is
+/// that of a trait above the named one: rustc then asks for the types of its parameters. A body that returns an `impl AsyncFn…`
+/// is not moved into a closure; what that means is what `#[track_caller]` means, above, and in an `async fn` such a closure needs
+/// the types of its parameters.
+///
 /// What a function returns keeps its type, and an opaque type captures what it captured, so that the caller's borrows are
 /// judged as without the attribute: a future that borrows must be dropped before what it borrows where that was so before,
 /// and only there.
 ///
 /// rustc's and clippy's lints report about an annotated function as about any other, but for a few. `missing_const_for_fn`
-/// and `unused_async` fall silent, for measuring is not `const` and awaits; `needless_pass_by_value` and `boxed_local`, since
-/// what the call owns is moved inside; `manual_async_fn`, since the call is measured and not only the future. Where the body
-/// is moved into a closure (with `err`, `ret`, a budget, or a `self` taken by value) so do `unnecessary_wraps` and
-/// `unused_self`, and `result_large_err` is told of the closure too. An `#[expect]` of a silent lint on the
-/// function becomes an `#[allow]`.
+/// and `unused_async` fall silent, for measuring is not `const` and awaits; `needless_pass_by_value`, `boxed_local` and
+/// `only_used_in_recursion`, since what the call owns is moved inside; `manual_async_fn`, since the call is measured and not only
+/// the future; `explicit_auto_deref` of the last expression, whose temporaries end before the figures are read. Where the body
+/// is moved into a closure (with `err`, `ret`, a budget, or a `self` taken by value) so do `unnecessary_wraps`,
+/// `unused_self`, `needless_pass_by_ref_mut` and rustc's `unconditional_recursion`, and `result_large_err` is told of the closure
+/// too. An `#[expect]` of a silent lint on the function becomes an `#[allow]`.
 /// `unused_assignments` speaks of a `mut` argument in other words, and lints that count complexity or bytes count a little more.
 ///
 /// A crate that forbids one of these lints (one that denies it does not mind) cannot use the attribute, since generated code
@@ -225,6 +236,9 @@ use proc_macro::TokenStream;
 /// value begins with `_`, `async_yields_async` where the result of an `async fn` may be a future; rustc's `unused_imports` with
 /// `args`, `skip` and the formats of `err` and `ret`; `unreachable_code` with `#[track_caller]` and `err` or `ret`. Parameters under a `#[cfg]` are no fields
 /// for `args` and `skip`.
+///
+/// A `const fn` and a naked function cannot be measured. The editions are 2018 and later: in 2015 a parameter
+/// may not be called `dyn`, `async` or `await`, and instead of what the attribute has to report rustc says that it cannot find `core`.
 ///
 /// If a layer of the subscriber panics while the figures are recorded, the call ends with that panic, unless it unwinds
 /// already: then the layer's panic ends there, and the first one goes on.

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     Attribute, FnArg, GenericArgument, Ident, Lifetime, Pat, PatIdent, PathArguments, ReceiverKind, ReturnType,
@@ -77,17 +78,34 @@ pub(crate) fn may_return_future(signature: &Signature) -> bool {
     matches!(&signature.output, ReturnType::Type(_, output) if may_be_future(output))
 }
 
-/// Whether the function's return type is an `impl Trait`.
-pub(crate) fn returns_opaque_type(signature: &Signature) -> bool {
-    fn is_opaque(ty: &Type) -> bool {
+/// Where the function's return type is opaque.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opaque {
+    /// Nowhere that matters.
+    No,
+    /// It is an `impl Trait`.
+    Itself,
+    /// It is a `Pin<Box<impl Trait>>`.
+    Boxed,
+}
+
+/// Whether the function's return type is an `impl Trait` or a box of one.
+pub(crate) fn returns_opaque_type(signature: &Signature) -> Opaque {
+    fn opaque(ty: &Type) -> Opaque {
         match ty {
-            Type::ImplTrait(_) => true,
-            Type::Paren(inner) => is_opaque(&inner.elem),
-            Type::Group(inner) => is_opaque(&inner.elem),
-            _ => false,
+            Type::ImplTrait(_) => Opaque::Itself,
+            Type::Paren(inner) => opaque(&inner.elem),
+            Type::Group(inner) => opaque(&inner.elem),
+            boxed => match argument_of(boxed, "Pin").and_then(|boxed| argument_of(boxed, "Box")).map(opaque) {
+                Some(Opaque::Itself) => Opaque::Boxed,
+                _ => Opaque::No,
+            },
         }
     }
-    matches!(&signature.output, ReturnType::Type(_, output) if is_opaque(output))
+    match &signature.output {
+        ReturnType::Type(_, output) => opaque(output),
+        ReturnType::Default => Opaque::No,
+    }
 }
 
 /// The first type argument of a type whose path ends in `name`.
@@ -186,8 +204,7 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
         let FnArg::Typed(parameter) = input else { continue };
         let stays = match place {
             BodyPlace::Function => is_plain(&parameter.ty),
-            // A variable that the body changes would be changed in a copy, and rustc says so.
-            BodyPlace::Inside => is_reference(&parameter.ty) && is_plain_name(&parameter.pat),
+            BodyPlace::Inside => stays_inside(&parameter.pat, &parameter.ty),
         };
         if stays {
             continue;
@@ -208,15 +225,24 @@ pub(crate) fn rebind_parameters(signature: &mut Signature, place: BodyPlace) -> 
     rebinds
 }
 
-fn is_plain_name(pattern: &Pat) -> bool {
-    matches!(pattern, Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }))
+/// Whether a parameter of a body that is moved stays the parameter it is: a borrow or a pointer by its name, and what is
+/// bound to none.
+///
+/// Of a number that is captured, rustc and clippy say other things. A variable that the body changes would be changed in a
+/// copy, and rustc says so.
+fn stays_inside(pattern: &Pat, ty: &Type) -> bool {
+    match pattern {
+        Pat::Wild(_) => is_plain(ty),
+        Pat::Ident(PatIdent { by_ref: None, subpat: None, mutability: None, .. }) => is_pointer(ty),
+        _ => false,
+    }
 }
 
-fn is_reference(ty: &Type) -> bool {
+fn is_pointer(ty: &Type) -> bool {
     match ty {
-        Type::Reference(_) => true,
-        Type::Paren(inner) => is_reference(&inner.elem),
-        Type::Group(inner) => is_reference(&inner.elem),
+        Type::Reference(_) | Type::Ptr(_) => true,
+        Type::Paren(inner) => is_pointer(&inner.elem),
+        Type::Group(inner) => is_pointer(&inner.elem),
         _ => false,
     }
 }
@@ -253,7 +279,9 @@ fn rebind_name(attributes: &[Attribute], mutability: Option<Token![mut]>, ident:
 }
 
 fn rebind_pattern(attributes: &[Attribute], pattern: &mut Pat, index: usize) -> TokenStream {
-    let name = format_ident!("__arg{index}", span = Span::mixed_site());
+    // Lints look for the parentheses before the first parameter.
+    let place = Span::mixed_site().located_at(pattern.span());
+    let name = format_ident!("__arg{index}", span = place);
     let plain =
         Pat::Ident(PatIdent { attrs: Vec::new(), by_ref: None, mutability: None, ident: name.clone(), subpat: None });
     let pattern = std::mem::replace(pattern, plain);

@@ -51,6 +51,29 @@ mod values {
     }
 
     #[test]
+    fn the_type_that_is_wanted_of_it_reaches_a_closure() {
+        fn first() -> impl Fn(&str) -> &str {
+            track_memory_block!("b", { |text| text })
+        }
+        fn second() -> (impl Fn(&str) -> Box<dyn Debug>, u8) {
+            track_memory_block!("b", max_peak = "1GiB", { (|text| Box::new(text.len()), 2) })
+        }
+        let bench = Bench::new();
+        let (second, number) = second();
+        assert_eq!((first()("a"), format!("{:?}", second("bc")), number), ("a", "2".to_owned(), 2));
+        bench.assert_spans(&[("b", ""), ("b", "")]);
+    }
+
+    #[test]
+    fn a_temporary_that_is_borrowed_lives_on() {
+        let bench = Bench::new();
+        let plain: &mut dyn Debug = track_memory_block!("a", { &mut 3 });
+        let with_budget: &mut dyn Debug = track_memory_block!("b", max_peak = "1GiB", { &mut 4 });
+        assert_eq!(format!("{plain:?} {with_budget:?}"), "3 4");
+        bench.assert_spans(&[("a", ""), ("b", "")]);
+    }
+
+    #[test]
     fn every_option_of_a_function_without_arguments() {
         let bench = Bench::new();
         let other = host_allocator();

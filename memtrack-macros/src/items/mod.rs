@@ -13,6 +13,7 @@ mod naming;
 mod own;
 
 use crate::args::Args;
+use crate::check::naked;
 use crate::errors::Errors;
 use crate::expand;
 use crate::function::{Function, in_braces_of};
@@ -92,7 +93,7 @@ fn expand_member(member: &Member, outer: &Options, prefix: Option<&str>) -> Toke
         Kind::Function { has_body: true } => Function::read(member.to_token_stream(), &mut Errors::default()),
         Kind::Block(_) => None,
     };
-    if function.as_ref().is_some_and(|function| function.signature.constness.is_some()) {
+    if function.as_ref().is_some_and(|function| function.signature.constness.is_some() || naked(function).is_some()) {
         return member.to_token_stream();
     }
     let name = function.as_ref().and_then(|function| naming::method(prefix?, &function.signature.ident));

@@ -57,6 +57,15 @@ impl FutureCall {
         Tracked::measured(future, outcome, self.hand_over())
     }
 
+    /// The future of a function that returns a `Pin<Box<impl Future>>`.
+    pub fn wrap_boxed_opaque<F: Future>(
+        self,
+        future: Pin<Box<F>>,
+        outcome: fn(&F::Output) -> Outcome,
+    ) -> Pin<Box<Tracked<Pin<Box<F>>>>> {
+        Box::pin(self.wrap_opaque(future, outcome))
+    }
+
     /// The future of a function that names its type.
     pub fn wrap<F: WrapFuture>(self, future: F, outcome: fn(&F::Output) -> Outcome) -> F {
         match self.hand_over() {
@@ -86,8 +95,9 @@ pub struct Wrapping<T> {
 /// A future that can be measured and keep its type.
 #[diagnostic::on_unimplemented(
     message = "`future` cannot measure a `{Self}` and return the same type",
-    label = "not an `impl Future` nor a boxed future",
-    note = "the option works with `impl Future<…>` and with `Pin<Box<dyn Future<…>>>`"
+    label = "neither an `impl Future` nor a box of a `dyn Future`",
+    note = "the option works with `impl Future<…>`, `Pin<Box<impl Future<…>>>` and `Pin<Box<dyn Future<…>>>`, the last with no \
+            other traits beside it than `Send`, `Sync` and `Unpin`"
 )]
 pub trait WrapFuture: Future + Sized {
     /// The future, measured.
@@ -108,3 +118,7 @@ boxed!();
 boxed!(+ Send);
 boxed!(+ Sync);
 boxed!(+ Send + Sync);
+boxed!(+ Unpin);
+boxed!(+ Send + Unpin);
+boxed!(+ Sync + Unpin);
+boxed!(+ Send + Sync + Unpin);

@@ -16,6 +16,7 @@ mod oom;
 mod opened;
 mod outcome;
 mod record;
+mod returned_closure;
 mod site;
 mod spare;
 mod subscriber;
@@ -37,6 +38,7 @@ pub mod private {
     pub use super::guard::{Guard, at_run_time, called_once, finished, returned};
     pub use super::hand_over::{Pause, hand_over};
     pub use super::outcome::{Fallible, Returns, outcome_of, outcome_ok, tell_error, tell_success, tell_value};
+    pub use super::returned_closure::ReturnedClosure;
     pub use super::site::{Options, Site};
     pub use super::tracked::Tracked;
     pub use super::value::{Limit, debug, display, follows_from, level, not_empty, rate, value};

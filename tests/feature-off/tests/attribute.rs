@@ -55,6 +55,11 @@ impl fmt::Display for Model {
 /// A block is left alone too, and may then even stand in a constant.
 const BLOCK: u32 = track_memory_block!(no such option = at all, { 3 });
 
+/// And the type that is wanted of it reaches its last expression.
+fn closure() -> impl Fn(&str) -> &str {
+    track_memory_block!("closure", max_peak = 0, { |text| text })
+}
+
 struct Counts(Arc<AtomicUsize>);
 
 impl<S: tracing::Subscriber> Layer<S> for Counts {
@@ -78,6 +83,7 @@ fn items_are_left_as_they_are() {
         let kept = allocates(&allocator);
         let block = track_memory_block!("block", phase = "forward", { constant() + 1 });
         assert_eq!((BLOCK, block), (3, 8));
+        assert_eq!(closure()("text"), "text");
         (CONSTANT, Model.left_out(), Model.included(), Model.to_string(), kept.len())
     });
     assert_eq!(figures, (7, 1, 2, "model".to_owned(), 1000));

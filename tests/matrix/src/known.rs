@@ -21,6 +21,19 @@ pub(crate) const KNOWN: &[Known] = &[
         "an argument is moved inside the measured call, to be dropped before the figures are read",
     ),
     lost("clippy::boxed_local", "as above: a box is moved inside the call"),
+    lost("clippy::only_used_in_recursion", "as above: a moved argument is used, and so is all that a closure uses"),
+    lost(
+        "clippy::needless_pass_by_ref_mut",
+        "the body is in a closure, with a budget, into which the reference is moved",
+    ),
+    lost(
+        "unconditional_recursion",
+        "the body is in a closure, with a budget, and rustc looks for calls in the function alone",
+    ),
+    lost(
+        "clippy::explicit_auto_deref",
+        "of a last expression, which stands in braces of ours: they drop its temporaries before the figures are read",
+    ),
     lost("clippy::manual_async_fn", "an annotated function does more than to return an `async` block"),
     lost("clippy::unnecessary_wraps", "the body is in a closure, with `err` or a `self` taken by value"),
     lost("clippy::unused_self", "a `self` taken by value is moved into a closure, which is a use"),

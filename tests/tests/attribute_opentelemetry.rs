@@ -195,6 +195,7 @@ fn events_of_a_call_have_typed_attributes() {
         "error",
         "exception.message",
         "exception.stacktrace",
+        "findings",
     ];
     for event in events {
         for (key, value) in by_key(&event.attributes) {

@@ -1,7 +1,7 @@
 //! A process's figures for others to read: `memtrack smi` and `memtrack check` show them beside the driver's.
 //!
 //! A process that was started with [`MEMTRACK_PUBLISH`](ENVIRONMENT_VARIABLE) set, or that called [`to`], writes the figures of
-//! its allocators into a file of its own in a folder, when [`now`] or [`when_on`] is called: at the end of an epoch, after a
+//! its allocators into a file of its own in a folder, at the end of each epoch, and when [`now`] or [`when_on`] is called: after a
 //! step, or by a thread of its own. No allocation does anything for it. A file is replaced whole, so a reader never sees half
 //! of one, and names the process by its number and its start, so that a file that outlived its process is known as such.
 //!

@@ -322,8 +322,8 @@ pub fn track_memory(args: TokenStream, item: TokenStream) -> TokenStream {
 /// # Limits
 ///
 /// In a `const`, a `static` and a `const fn` rustc refuses the block: measuring happens at run time. When a budget panics
-/// because of a block that is left early with a value, by `return value` or `?`, that value is leaked: rustc does not drop it
-/// if a destructor panics.
+/// because of a block that is left early with a value, by `return value` or `?`, or that ends with a closure or a borrow, written
+/// there or in a tuple, that value is leaked: rustc does not drop it if a destructor panics.
 ///
 /// # Cost
 ///

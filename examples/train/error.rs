@@ -118,6 +118,9 @@ pub(crate) enum TrainError {
     /// Standard output takes no more.
     #[error("the output cannot be written: {0}")]
     WriteOutput(#[source] io::Error),
+    /// `--sample` needs a thread.
+    #[error("the device's memory cannot be sampled: {0}")]
+    StartSampler(#[source] io::Error),
 }
 
 impl TrainError {

@@ -22,8 +22,10 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Parser as _;
+use memtrack::phase::DriverSampler;
 use memtrack::track_memory;
 use memtrack_examples::digits::{Digits, Split};
 
@@ -62,6 +64,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn open_and_train(options: &Options, output: &mut dyn io::Write) -> Result<f64, TrainError> {
     logging::start(options.log)?;
+    memtrack::set_enabled(!options.untracked);
     let Opened { compute, without_gpu } = setup::open(options.device, options.capacity)?;
     if let Some(why) = without_gpu {
         writeln!(output, "using the CPU: {why}").map_err(TrainError::WriteOutput)?;
@@ -91,6 +94,8 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
 
     let mut order: Vec<usize> = (0..training.len()).collect();
     let mut accuracy = 0.0;
+    let mut step_times = Vec::new();
+    let _sampler = start_sampler(options, compute)?;
     for epoch_number in 1..=options.epochs as u64 {
         random.shuffle(&mut order);
         let batches = order.chunks(options.batch_size);
@@ -99,12 +104,18 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
 
         let epoch = memtrack::epoch(epoch_number);
         for (step_number, indices) in (1..).zip(batches) {
-            let _step = memtrack::step(step_number);
+            let started = Instant::now();
+            let step = memtrack::step(step_number);
             let batch = load_batch(compute, &training, indices)?;
             let activations = forward(compute, &model, &batch)?;
             let loss = activations.loss;
             let gradients = backward(compute, &model, &batch, activations)?;
             optimizer_step(compute, &mut model, &mut adam, gradients)?;
+
+            drop(step);
+            if epoch_number > 1 {
+                step_times.push(started.elapsed());
+            }
 
             losses.write(epoch_number, step_number, loss)?;
             if !loss.is_finite() {
@@ -141,8 +152,22 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
         losses.flush()?;
     }
     snapshot.write()?;
+    if options.time_steps {
+        step_times.sort();
+        let median = step_times.get(step_times.len() / 2).copied().unwrap_or_default();
+        writeln!(output, "median step {} ns of {} steps", median.as_nanos(), step_times.len())
+            .map_err(TrainError::WriteOutput)?;
+    }
     output.flush().map_err(TrainError::WriteOutput)?;
     Ok(accuracy)
+}
+
+/// What `--sample` asks for; it ends with the guard.
+fn start_sampler(options: &Options, compute: &Compute) -> Result<Option<DriverSampler>, TrainError> {
+    let Some(milliseconds) = options.sample else { return Ok(None) };
+    compute.allocator().sample_at_phase_boundaries(true);
+    let interval = Duration::from_millis(milliseconds as u64);
+    compute.allocator().sample_in_background(interval).map(Some).map_err(TrainError::StartSampler)
 }
 
 /// Copies one step's images and labels to the device.

@@ -56,6 +56,18 @@ pub(crate) struct Options {
     /// Leaves the memory summary of each epoch out
     #[arg(long)]
     pub(crate) no_table: bool,
+
+    /// Samples the device's free memory where phases begin and end, and this often in the background
+    #[arg(long, allow_negative_numbers = true, value_name = "MILLISECONDS", value_parser = whole_number::<1, 1_000_000>)]
+    pub(crate) sample: Option<usize>,
+
+    /// Switches all measuring off
+    #[arg(long)]
+    pub(crate) untracked: bool,
+
+    /// Says at the end how long the median step took, without those of the first epoch
+    #[arg(long)]
+    pub(crate) time_steps: bool,
 }
 
 /// How events are written.

@@ -46,6 +46,16 @@ published() {
   [ "$status" = 0 ] && "$out/memtrack" smi --published "$folder" >/dev/null
 }
 
+# What tracking costs a training step, on the GPU and beside it on the CPU.
+run_overhead() {
+  check "a tracked step on the GPU is at most 1 % slower" \
+    scripts/overhead run "$out/train" "$out/train-untracked" 15 --device cuda --epochs 60
+  cat "$log"
+  check "a tracked step on the CPU is at most 1 % slower" \
+    scripts/overhead run "$out/train" "$out/train-untracked" 7 --device cpu --epochs 4
+  cat "$log"
+}
+
 run_driver() {
   check "memtrack smi and nvidia-smi agree" smi_agrees
   cat "$log"

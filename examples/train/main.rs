@@ -3,6 +3,7 @@
 //! The loop in [`train`] is the usual one. What is memtrack's: buffers come from a caching allocator, five functions
 //! carry `#[track_memory]`, and each epoch ends with a summary.
 
+mod comparison;
 mod compute;
 mod error;
 mod logging;
@@ -29,6 +30,7 @@ use memtrack::phase::DriverSampler;
 use memtrack::track_memory;
 use memtrack_examples::digits::{Digits, Split};
 
+use comparison::Comparison;
 use compute::Compute;
 use error::TrainError;
 use losses::LossFile;
@@ -64,7 +66,6 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn open_and_train(options: &Options, output: &mut dyn io::Write) -> Result<f64, TrainError> {
     logging::start(options.log)?;
-    memtrack::set_enabled(!options.untracked);
     let Opened { compute, without_gpu } = setup::open(options.device, options.capacity)?;
     if let Some(why) = without_gpu {
         writeln!(output, "using the CPU: {why}").map_err(TrainError::WriteOutput)?;
@@ -94,14 +95,17 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
 
     let mut order: Vec<usize> = (0..training.len()).collect();
     let mut accuracy = 0.0;
-    let mut step_times = Vec::new();
-    let _sampler = start_sampler(options, compute)?;
+    let mut comparison = options.compare_tracking.then(Comparison::default);
     for epoch_number in 1..=options.epochs as u64 {
         random.shuffle(&mut order);
         let batches = order.chunks(options.batch_size);
         let progress = Progress::new(epoch_number, batches.len(), options.log == LogFormat::Off);
         let mut loss_sum = 0.0;
 
+        if let Some(comparison) = &mut comparison {
+            memtrack::set_enabled(comparison.next_epoch());
+        }
+        let sampler = start_sampler(options, compute)?;
         let epoch = memtrack::epoch(epoch_number);
         for (step_number, indices) in (1..).zip(batches) {
             let started = Instant::now();
@@ -113,8 +117,8 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
             optimizer_step(compute, &mut model, &mut adam, gradients)?;
 
             drop(step);
-            if epoch_number > 1 {
-                step_times.push(started.elapsed());
+            if let Some(comparison) = &mut comparison {
+                comparison.step(started.elapsed());
             }
 
             losses.write(epoch_number, step_number, loss)?;
@@ -133,7 +137,7 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
         }
         let summary = epoch.finish();
 
-        drop(progress);
+        drop((progress, sampler));
         writeln!(
             output,
             "epoch {epoch_number}/{}: loss {:.4}, {:.1} % of training digits right, {:.1} % of held-out digits",
@@ -152,11 +156,8 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
         losses.flush()?;
     }
     snapshot.write()?;
-    if options.time_steps {
-        step_times.sort();
-        let median = step_times.get(step_times.len() / 2).copied().unwrap_or_default();
-        writeln!(output, "median step {} ns of {} steps", median.as_nanos(), step_times.len())
-            .map_err(TrainError::WriteOutput)?;
+    if let Some(comparison) = &comparison {
+        writeln!(output, "{comparison}").map_err(TrainError::WriteOutput)?;
     }
     output.flush().map_err(TrainError::WriteOutput)?;
     Ok(accuracy)
@@ -164,7 +165,7 @@ fn train(options: &Options, compute: &Compute, output: &mut dyn io::Write) -> Re
 
 /// What `--sample` asks for; it ends with the guard.
 fn start_sampler(options: &Options, compute: &Compute) -> Result<Option<DriverSampler>, TrainError> {
-    let Some(milliseconds) = options.sample else { return Ok(None) };
+    let Some(milliseconds) = options.sample.filter(|_| memtrack::enabled()) else { return Ok(None) };
     compute.allocator().sample_at_phase_boundaries(true);
     let interval = Duration::from_millis(milliseconds as u64);
     compute.allocator().sample_in_background(interval).map(Some).map_err(TrainError::StartSampler)

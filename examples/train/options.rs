@@ -61,13 +61,9 @@ pub(crate) struct Options {
     #[arg(long, allow_negative_numbers = true, value_name = "MILLISECONDS", value_parser = whole_number::<1, 1_000_000>)]
     pub(crate) sample: Option<usize>,
 
-    /// Switches all measuring off
+    /// Measures in every second epoch only, and says at the end what that costs a step
     #[arg(long)]
-    pub(crate) untracked: bool,
-
-    /// Says at the end how long the median step took, without those of the first epoch
-    #[arg(long)]
-    pub(crate) time_steps: bool,
+    pub(crate) compare_tracking: bool,
 }
 
 /// How events are written.

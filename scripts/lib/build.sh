@@ -8,7 +8,7 @@ artifacts() {
 
 build() {
   command -v cargo >/dev/null || fail "cargo is not found: build on a machine with Rust, and carry $out here"
-  local built tests untracked program
+  local built tests program
   built=$(artifacts cargo build --release -p memtrack-examples --example train --features backtrace) &&
     built+=$'\n'$(artifacts cargo build --release -p memtrack-tests --bins) &&
     built+=$'\n'$(artifacts cargo build --release -p memtrack-cli --bins) &&
@@ -24,11 +24,7 @@ build() {
   copy "$built" '/libmemtrack_peers\.so$' libmemtrack_peers.so
   copy "$built" '/peer_buffers$' peer_buffers
   copy "$tests" '/examples/train-[^/]*$' train-tests
-  # In the same place as the other one, so not before that is copied.
-  untracked=$(artifacts cargo build --release -p memtrack-examples --example train --no-default-features) ||
-    fail "cargo could not build the example without the attribute; see above"
-  copy "$untracked" '/examples/train$' train-untracked
-  for program in device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests train-untracked; do
+  for program in device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
     strip "$out/$program" || echo "$program is not stripped, only larger for it" >&2
   done
   # Its snapshots name functions, files and lines, which the debug information tells.

@@ -1,8 +1,8 @@
 //! The device's memory as the driver has it, sampled during an epoch: at phase boundaries, and by a thread of its own.
 //!
 //! Off unless asked for. A sample is one memory query, about 6 µs; never a synchronisation, a reset or a flush of the cache. After
-//! each sample at a boundary the next is taken only once a hundred times its duration has passed, so all of them together stay
-//! below one percent of the time, whatever a query takes.
+//! each sample at a boundary the next is taken only once a thousand times its duration has passed, so all of them together stay
+//! below a tenth of a percent of the time, whatever a query takes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,7 +15,7 @@ use crate::device::DeviceKind;
 use crate::sync::lock;
 
 /// The share of time that samples at boundaries may take is one in so many.
-const REST_FACTOR: u32 = 100;
+const REST_FACTOR: u32 = 1000;
 
 /// What was sampled of the whole device's memory during an epoch, other processes included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +130,8 @@ fn at_boundary(inner: &Arc<Inner>, phase: &'static str) {
 impl CachingAllocator {
     /// Samples the device's free memory where phases begin and end, from now on or no more. Off at the start.
     ///
-    /// A sample is one query of the driver, about 6 µs on an H200. After each the next is left out until a hundred times its
-    /// duration has passed, so that they cost a program less than one percent of its time. The summaries show the lowest
+    /// A sample is one query of the driver, about 6 µs on an H200. After each the next is left out until a thousand times its
+    /// duration has passed, so that they cost a program less than a tenth of a percent of its time. The summaries show the lowest
     /// that was seen. On CUDA without NVML there are no samples.
     pub fn sample_at_phase_boundaries(&self, on: bool) {
         let inner = self.inner();

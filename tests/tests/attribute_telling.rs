@@ -52,7 +52,10 @@ async fn later(allocator: &CachingAllocator, panics: bool) -> Costly {
     costly(allocator, panics)
 }
 
-fn calls() -> [(&'static str, fn(&CachingAllocator, bool)); 4] {
+/// A call by its span's name, which is to panic while it is told of or not.
+type Call = (&'static str, fn(&CachingAllocator, bool));
+
+fn calls() -> [Call; 4] {
     [
         ("inside", |allocator, panics| drop(inside(allocator, panics))),
         ("with_a_budget", |allocator, panics| drop(with_a_budget(allocator, panics))),

@@ -1,4 +1,5 @@
 //! What an epoch's summary finds by the floors of its steps, and what is told before the epoch ends.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use memtrack::device::Simulated;
 use memtrack::diagnosis::{FindingCode, Numbers};

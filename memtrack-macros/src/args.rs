@@ -179,6 +179,11 @@ impl Args {
         self.max_delta.is_some() || self.max_peak.is_some() || self.max_allocs.is_some() || self.leak_check.is_some()
     }
 
+    /// Whether an event tells of the returned value, and not only the outcome.
+    pub(crate) fn tells_value(&self) -> bool {
+        self.ret.is_some() || self.err.as_ref().is_some_and(Report::has_event)
+    }
+
     /// Whether the returned value is looked at.
     pub(crate) fn inspects_value(&self) -> bool {
         self.err.is_some() || self.ret.is_some()

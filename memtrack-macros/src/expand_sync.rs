@@ -119,10 +119,13 @@ fn inspect(args: &Args, private: &TokenStream, function: &Function, guard: &Iden
     let value = local("__inspected");
     let inspection = inspection(args, private, &function.signature, &value);
     let (outcome, aside) = (local("__outcome"), local("__aside"));
+    // Telling runs foreign code, which is not the function's.
+    let step_aside =
+        args.tells_value().then(|| quote_spanned!(Span::mixed_site()=> let #aside = #private::Guard::aside(&#guard);));
     quote_spanned! {Span::mixed_site()=>
         if #private::Guard::is_open(&#guard) {
             let #outcome = {
-                let #aside = #private::Guard::aside(&#guard);
+                #step_aside
                 let #value = &#returned;
                 #inspection
             };

@@ -24,7 +24,7 @@ pub(crate) fn inspection(args: &Args, private: &TokenStream, signature: &Signatu
         quote_spanned!(Span::mixed_site()=> #private::event!(target: #target, #level, #key = #shown))
     };
     // The word alone only tells the outcomes apart: it asks nothing of the error's type.
-    let error = args.err.as_ref().filter(|err| err.format.is_some() || err.level.is_some()).map(|err| {
+    let error = args.err.as_ref().filter(|err| err.has_event()).map(|err| {
         let level = quote_spanned!(Span::mixed_site()=> #private::Level::ERROR);
         let event = event(err, "error", level, Format::Display(err.word.clone()));
         quote_spanned!(Span::mixed_site()=> #private::tell_error(#value, |#part| { #event }); )

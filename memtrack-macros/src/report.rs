@@ -27,6 +27,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Whether `err` tells of the error: the word alone only tells the outcomes apart.
+    pub(crate) fn has_event(&self) -> bool {
+        self.format.is_some() || self.level.is_some()
+    }
+
     /// Reads what may stand behind the word: `(Display)`, `(Debug)`, `(level = "…")`.
     pub(crate) fn read(word: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
         let mut report = Self { word, format: None, level: None };

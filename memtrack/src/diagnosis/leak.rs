@@ -108,7 +108,9 @@ pub(super) fn judge(floors: &[Floor]) -> FloorTrend {
     let floor_bytes = last.map_or(0, |floor| floor.live_bytes);
     let rises: Vec<bool> = floors.windows(2).map(|pair| pair[1].live_bytes > pair[0].live_bytes).collect();
     let transients = floors.iter().filter_map(|floor| Some(floor.peak_bytes?.saturating_sub(floor.live_bytes)));
-    let slope_bytes = slope(floors);
+    // Of most programs the floors are equal, and then there is nothing to sort.
+    let is_level = floors.iter().all(|floor| floor.live_bytes == first);
+    let slope_bytes = if is_level { 0 } else { slope(floors) };
     let risen_bytes = floor_bytes.saturating_sub(first);
     let trend = if floors.len() < LEAST_COUNT {
         Trend::TooShort

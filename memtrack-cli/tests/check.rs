@@ -64,6 +64,24 @@ fn each_limit_holds_at_its_value_and_is_exceeded_one_below() {
 }
 
 #[test]
+fn without_the_second_memory_query_what_is_unexplained_may_be_the_drivers() {
+    let mut device = card(1, 6 * GIB + 109 * MIB)
+        .compute_process(TRAINING, Some(6 * GIB))
+        .compute_process(NEIGHBOUR, Some(100 * MIB));
+    device.errors.insert(V2.to_owned(), 13);
+    let reserved_mib = device.memory.reserved / MIB;
+    let fake = Fake::new("check-first-query", [device]);
+    fake.publish("training", &publication(TRAINING, 1, 4 * GIB, 5 * GIB, Some(500 * MIB)));
+    let whole = format!("{}MiB", 533 + reserved_mib);
+    assert_eq!(fake.run(&["check", "--max-unexplained", &whole]).0, 0, "never more than that");
+    let (status, output, _) = fake.run(&["check", "--max-unexplained", "532MiB"]);
+    assert_eq!(status, 3, "{output}");
+    assert!(output.contains("what the driver reserves is in it"), "{output}");
+    let unexplained = &fake.json(&["smi", "--json"])["devices"][0]["used"]["unexplained"];
+    assert_eq!(unexplained["exactness"], "at most");
+}
+
+#[test]
 fn growth_is_measured_over_time_and_shrinking_is_none() {
     let grows = |by: i64| {
         let start = 1000 * MIB;

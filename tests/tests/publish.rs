@@ -234,3 +234,38 @@ fn the_environment_turns_it_on() {
 fn child_says_its_folder() {
     println!("folder: {:?}", publish::folder());
 }
+
+#[test]
+fn a_copy_does_not_count_twice() {
+    let folder = Folder::new("copy");
+    let own = publish::now().unwrap();
+    let text = fs::read_to_string(&own).unwrap();
+    // Before and behind it in the order of names.
+    for name in ["0-backup.json", "zz.json"] {
+        fs::write(folder.0.join(name), &text).unwrap();
+    }
+    let found = publish::read_folder(&folder.0).unwrap();
+    let good: Vec<_> = found.iter().filter(|found| found.publication.is_ok()).map(|found| &found.path).collect();
+    assert_eq!((found.len(), good), (3, vec![&own]));
+    let error = found[0].publication.as_ref().unwrap_err().to_string();
+    assert!(error.starts_with("a copy: process ") && error.ends_with(".json"), "{error}");
+    fs::remove_file(&own).unwrap();
+    let found = publish::read_folder(&folder.0).unwrap();
+    assert_eq!(found.iter().filter(|found| found.publication.is_ok()).count(), 1, "one of the copies stands for it");
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused() {
+    let folder = Folder::new("impossible");
+    let allocator = memtrack::CachingAllocator::new(std::sync::Arc::new(memtrack::device::Host::new()));
+    let own = publish::now().unwrap();
+    let mut text: Value = serde_json::from_str(&fs::read_to_string(&own).unwrap()).unwrap();
+    for (allocated, reserved) in [(2_u64, 1_u64), (1, u64::MAX)] {
+        text["allocators"][0]["allocated_bytes"] = allocated.into();
+        text["allocators"][0]["reserved_bytes"] = reserved.into();
+        fs::write(&own, text.to_string()).unwrap();
+        let error = publish::read_file(&own).unwrap_err().to_string();
+        assert!(error.contains("which cannot be"), "{error}");
+    }
+    drop((allocator, folder));
+}

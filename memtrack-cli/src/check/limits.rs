@@ -189,6 +189,11 @@ impl Of<'_> {
             matches!(part.exactness, Exactness::Unknown | Exactness::AtLeast) && part.kind != PartKind::Unexplained
         });
         match missing {
+            None if memory.driver_reserved_bytes.is_none() => {
+                let sentence =
+                    format!("{sentence}, but what the driver reserves is in it: NVML's first query does not say");
+                self.put(limit, Outcome::Unknown, figures, &sentence);
+            }
             None => self.put(limit, Outcome::Exceeded, figures, &sentence),
             Some(part) => {
                 let why = part.unknown.as_deref().unwrap_or("there may be more");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memtrack::driver::{ContextMethod, Exactness, PartKind, ProcessBytes, QueryFailure};
+use memtrack::driver::{ContextMethod, DriverMemory, Exactness, PartKind, ProcessBytes, QueryFailure};
 use memtrack::publish::PublishedAllocator;
 
 use super::ProcessLook;
@@ -67,11 +67,12 @@ impl fmt::Display for Source {
 
 impl Account {
     pub(super) fn new(
-        used_bytes: u64,
+        memory: &DriverMemory,
         processes: &[ProcessLook],
         list_failure: Option<&QueryFailure>,
         list_is_complete: bool,
     ) -> Self {
+        let used_bytes = memory.used_bytes;
         let (publishing, foreign): (Vec<&ProcessLook>, Vec<&ProcessLook>) =
             processes.iter().partition(|process| process.publishes());
         let published = |kind, figure: fn(&PublishedAllocator) -> u64| {
@@ -103,6 +104,8 @@ impl Account {
         let only_more = parts
             .iter()
             .all(|part| matches!(part.exactness, Exactness::Exact | Exactness::AtLeast | Exactness::Unknown));
+        // By NVML's first query what the driver reserves is in it too.
+        let all_exact = all_exact && memory.driver_reserved_bytes.is_some();
         let exactness = match (all_exact, only_more) {
             (true, _) => Exactness::Exact,
             (_, true) => Exactness::AtMost,

@@ -271,7 +271,7 @@ impl Machine {
             .memory
             .as_ref()
             .ok()
-            .map(|memory| Account::new(memory.used_bytes, &processes, list_failure.as_ref(), list_is_complete));
+            .map(|memory| Account::new(memory, &processes, list_failure.as_ref(), list_is_complete));
         DeviceLook {
             index: device.index,
             mig_index: device.mig_index,

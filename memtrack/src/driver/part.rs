@@ -130,7 +130,13 @@ impl Reconciliation {
         let others = part(PartKind::OtherProcesses, others_bytes, PartSource::ProcessList, others_exactness);
         let others_matter = matches!(self.basis, Basis::Device(_));
         let all_exact = exactness == Exactness::Exact && (!others_matter || others_exactness == Exactness::Exact);
-        let left = if all_exact { Exactness::Exact } else { Exactness::Estimate };
+        // By NVML's first query what the driver reserves is in the whole, and so in what is left of it.
+        let reserve_is_in_it = others_matter && self.driver_reserved_bytes.is_none();
+        let left = match (all_exact, reserve_is_in_it) {
+            (true, false) => Exactness::Exact,
+            (true, true) => Exactness::AtMost,
+            (false, _) => Exactness::Estimate,
+        };
         [
             allocators(PartKind::Allocated, self.allocated_bytes),
             allocators(PartKind::Cached, self.cached_bytes),

@@ -16,6 +16,8 @@ use crate::sync::lock;
 
 /// The share of time that samples at boundaries may take is one in so many.
 const REST_FACTOR: u32 = 1000;
+/// Longer intervals are as good as never.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What was sampled of the whole device's memory during an epoch, other processes included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +145,7 @@ impl CachingAllocator {
     /// Starts a thread that samples the device's free memory every `interval`, until the returned guard is dropped.
     ///
     /// It holds no lock of the allocator during a query, and asks the driver for nothing but figures. An interval below a
-    /// millisecond counts as one.
+    /// millisecond counts as one, and one above a year as a year.
     ///
     /// # Errors
     ///
@@ -151,7 +153,8 @@ impl CachingAllocator {
     pub fn sample_in_background(&self, interval: Duration) -> std::io::Result<DriverSampler> {
         let stop = Arc::new(Stop::default());
         let (inner, signal) = (Arc::clone(self.inner()), Arc::clone(&stop));
-        let interval = interval.max(Duration::from_millis(1));
+        // A clock counts no further than some centuries.
+        let interval = interval.clamp(Duration::from_millis(1), LONGEST_INTERVAL);
         let thread = std::thread::Builder::new().name("memtrack-sampler".to_owned()).spawn(move || {
             while !signal.is_set_after(interval) {
                 let sample = query(&inner);

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::bounded::{Bounded, Bounds};
 use super::error::PostMortemError;
 use super::material::{Material, event_line};
-use super::options::PostMortemOptions;
+use super::options::{LONGEST_WAIT, PostMortemOptions};
 use crate::history::Snapshot;
 
 /// Folders of earlier processes with the same number are passed over, so many at most.
@@ -38,7 +38,7 @@ pub(super) fn make_folder(options: &PostMortemOptions) -> Result<PathBuf, PostMo
 
 /// Writes everything, within the bounds.
 pub(super) fn write(folder: &Path, options: &PostMortemOptions, material: Material) -> Result<(), PostMortemError> {
-    let deadline = Instant::now() + options.time_limit;
+    let deadline = Instant::now() + options.time_limit.min(LONGEST_WAIT);
     let mut bounds = Bounds { left_bytes: options.size_limit_bytes, deadline };
     let Material { report, snapshot, driver } = material;
     write_file(folder, "report.txt", &mut bounds, |file| file.write_all(report.text().as_bytes()))?;

@@ -9,6 +9,8 @@ use crate::units::MIB;
 
 /// The folder that post-mortems go to.
 const FOLDER_VARIABLE: &str = "MEMTRACK_OOM_DUMP";
+/// A clock counts no further than some centuries.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Where post-mortems go and what bounds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +53,9 @@ impl PostMortemOptions {
         self
     }
 
-    /// The longest wait for one.
+    /// The longest wait for one; a year at most.
     pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.time_limit = limit;
+        self.time_limit = limit.min(LONGEST_WAIT);
         self
     }
 
@@ -93,4 +95,16 @@ pub(crate) fn order() -> Option<PostMortemOptions> {
     }
     state.written_count += 1;
     Some(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn the_longest_wait_is_one_that_a_clock_counts() {
+        let options = PostMortemOptions::new("folder").time_limit(Duration::MAX);
+        assert!(Instant::now().checked_add(options.time_limit).is_some());
+    }
 }

@@ -62,4 +62,20 @@ pub enum ReadError {
         /// What it should be.
         expected: &'static str,
     },
+    /// Its name is not the one under which its process publishes, as of a copy: it would count twice.
+    #[error("a copy: process {pid} publishes as {expected}")]
+    OtherName {
+        /// The process that it names.
+        pid: u32,
+        /// The name of that process's file.
+        expected: String,
+    },
+    /// An allocator's figures that cannot be.
+    #[error("{allocated_bytes} bytes allocated of {reserved_bytes} reserved, which cannot be")]
+    Impossible {
+        /// As written.
+        allocated_bytes: u64,
+        /// As written.
+        reserved_bytes: u64,
+    },
 }

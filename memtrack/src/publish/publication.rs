@@ -30,6 +30,12 @@ pub struct Publication {
 }
 
 impl Publication {
+    /// Whether both are of one process: its number, its start and its pid namespace are the same.
+    #[cfg(feature = "json")]
+    pub(super) fn is_of_same_process(&self, other: &Self) -> bool {
+        self.pid == other.pid && self.start_ticks == other.start_ticks && self.pid_namespace == other.pid_namespace
+    }
+
     /// Whether the process is there still.
     pub fn liveness(&self) -> Liveness {
         Liveness::of(self.pid, self.start_ticks, self.pid_namespace.as_deref())

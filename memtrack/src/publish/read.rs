@@ -8,10 +8,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::publication::{CONTEXT_METHODS, FORM};
+use super::write::file_name_of;
 use super::{Liveness, Publication, PublishedAllocator, ReadError};
 use crate::device::{DeviceKind, DeviceUuid, PciAddress};
 use crate::driver::ContextMemory;
 
+/// More than any device has.
+const MOST_BYTES: u64 = 1 << 60;
 /// A file of a hundred allocators has 60 KiB.
 const LIMIT_BYTES: u64 = 1 << 20;
 
@@ -47,7 +50,27 @@ pub fn read_folder(folder: &Path) -> io::Result<Vec<Found>> {
         }
     }
     paths.sort();
-    Ok(paths.into_iter().map(|path| Found { publication: read_file(&path), path }).collect())
+    let mut found: Vec<Found> = paths.into_iter().map(|path| Found { publication: read_file(&path), path }).collect();
+    refuse_copies(&mut found);
+    Ok(found)
+}
+
+/// Of files that name the same process the one with that process's name stays, else the first: the figures count once.
+fn refuse_copies(found: &mut [Found]) {
+    let is_named_so = |found: &Found, expected: &str| found.path.file_name().is_some_and(|name| name == expected);
+    for index in 0..found.len() {
+        let Ok(publication) = &found[index].publication else { continue };
+        let expected = file_name_of(publication.pid, publication.pid_namespace.as_deref());
+        let is_same =
+            |other: &Found| other.publication.as_ref().is_ok_and(|other| other.is_of_same_process(publication));
+        let mut others = found.iter().enumerate().filter(|(other, found)| *other != index && is_same(found));
+        let named_so = is_named_so(&found[index], &expected);
+        let is_copy = others.any(|(other, found)| is_named_so(found, &expected) || (other < index && !named_so));
+        if is_copy && !named_so {
+            let pid = publication.pid;
+            found[index].publication = Err(ReadError::OtherName { pid, expected });
+        }
+    }
 }
 
 /// Reads one published file.
@@ -120,15 +143,19 @@ fn allocator(value: &Value) -> Result<PublishedAllocator, ReadError> {
         None => None,
         Some(text) => Some(pci(text).ok_or(ReadError::Field { field: "pci_address", expected: "PCI address" })?),
     };
+    let (allocated_bytes, reserved_bytes) = (number(value, "allocated_bytes")?, number(value, "reserved_bytes")?);
+    if allocated_bytes > reserved_bytes || reserved_bytes > MOST_BYTES {
+        return Err(ReadError::Impossible { allocated_bytes, reserved_bytes });
+    }
     Ok(PublishedAllocator {
         device: text(value, "device")?,
         kind,
         model: text(value, "model")?,
         uuid,
         pci_address,
-        allocated_bytes: number(value, "allocated_bytes")?,
+        allocated_bytes,
         requested_bytes: number(value, "requested_bytes")?,
-        reserved_bytes: number(value, "reserved_bytes")?,
+        reserved_bytes,
         peak_allocated_bytes: number(value, "peak_allocated_bytes")?,
         peak_reserved_bytes: number(value, "peak_reserved_bytes")?,
         inactive_split_bytes: number(value, "inactive_split_bytes")?,

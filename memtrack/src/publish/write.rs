@@ -16,8 +16,12 @@ const INITIAL_NAMESPACE: &str = "pid:[4026531836]";
 
 /// The process's number; in a container also its pid namespace's, as several containers with one folder have a process 1.
 pub(super) fn file_name() -> String {
-    let pid = std::process::id();
-    match own_namespace() {
+    file_name_of(std::process::id(), own_namespace().as_deref())
+}
+
+/// The name of the file of a process, by its number and its pid namespace.
+pub(super) fn file_name_of(pid: u32, namespace: Option<&str>) -> String {
+    match namespace {
         Some(namespace) if namespace != INITIAL_NAMESPACE => {
             let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
             format!("{pid}.{number}.json")

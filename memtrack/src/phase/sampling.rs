@@ -209,3 +209,18 @@ impl Drop for DriverSampler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampler_with_the_longest_interval_waits_and_ends_when_it_is_dropped() {
+        let stop = Arc::new(Stop::default());
+        let signal = Arc::clone(&stop);
+        let waiting = std::thread::spawn(move || signal.is_set_after(LONGEST_INTERVAL));
+        *lock(&stop.is_set) = true;
+        stop.changed.notify_all();
+        assert!(waiting.join().is_ok_and(|is_set| is_set));
+    }
+}

@@ -158,6 +158,9 @@ fn retries_are_told_when_there_is_one_in_every_other_step() {
     assert_eq!(["step_count", "retry_count"].map(|name| figure(&found, name)), [10, 5]);
     assert!(retries_every_step(11, 5, 900, 1000).is_none());
     assert!(retries_every_step(2, 2, 900, 1000).is_none());
+    assert!(found.headline.starts_with("5 retries in 10 steps: "), "{found}");
+    let without_steps = retries_every_step(0, 5, 900, 1000).unwrap();
+    assert!(without_steps.headline.starts_with("5 retries: "), "{without_steps}");
 }
 
 #[test]

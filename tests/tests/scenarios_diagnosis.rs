@@ -203,6 +203,44 @@ fn r15_the_slope_is_taken_on_the_floor_and_the_forecast_leaves_room_for_the_peak
     assert_eq!(completed, 393);
 }
 
+/// Steps that each keep so many blocks; the detector and what it said, and when.
+fn keeping(steps: &[(u64, usize)]) -> (LeakDetector, CachingAllocator, Vec<Buffer<u8>>, Vec<(u64, String)>) {
+    let allocator = Scenario::new(1000, "").allocator.clone();
+    let (mut detector, mut kept, mut said, mut number) = (LeakDetector::new(), Vec::new(), Vec::new(), 0);
+    for (count, blocks) in steps {
+        for _ in 0..*count {
+            number += 1;
+            kept.extend((0..*blocks).map(|_| Buffer::<u8>::uninit(&allocator, 512).unwrap()));
+            let floor = Floor { number, live_bytes: allocator.memory_allocated(), peak_bytes: None };
+            let found = detector.end_step(floor, || allocator.memory_view());
+            said.extend(found.map(|finding| (number, format!("{finding:#}"))));
+        }
+    }
+    (detector, allocator, kept, said)
+}
+
+#[test]
+fn the_growth_of_a_scope_is_of_the_same_steps_as_the_slope() {
+    let (detector, allocator, _kept, _) = keeping(&[(1000, 3), (2000, 1)]);
+    let found = detector.finding(&allocator.memory_view()).unwrap();
+    assert_eq!(found.code(), FindingCode::Leak);
+    let figures = ["slope_bytes", "group_slope_bytes", "group_blocks_thousandths"].map(|name| figure(&found, name));
+    assert_eq!(figures, [512, 512, 1000]);
+    assert!((512..1024).contains(&figure(&found, "step_count")), "{found}");
+}
+
+#[test]
+fn a_leak_that_begins_late_is_told_and_its_owner_s_growth_is_given_since_a_step() {
+    let (detector, allocator, kept, said) = keeping(&[(300, 0), (60, 2)]);
+    let [(number, text)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(*number, 358, "looked at in step 318, and an eighth later");
+    assert!(text.contains("grows by 1.00 KiB (1024 B) a step, over the last 64 steps"), "{text}");
+    assert!(text.contains("has grown by 58.00 KiB and +116 blocks since step 2"), "{text}");
+    let found = detector.finding(&allocator.memory_view()).unwrap();
+    assert_eq!((figure(&found, "slope_bytes"), kept.len()), (1024, 120));
+    assert!(found.numbers.entries().contains(&("group_slope_bytes", None)), "{found:?}");
+}
+
 #[test]
 fn r16_a_library_outside_the_allocator_runs_out_first() {
     const DEVICE_BYTES: u64 = 150_111_977_472;

@@ -81,6 +81,41 @@ fn r07_what_is_kept_once_is_no_leak() {
 }
 
 #[test]
+fn what_is_kept_once_an_epoch_is_a_leak_by_the_epochs_though_most_steps_are_flat() {
+    let allocator = allocator();
+    let _current = allocator.make_current();
+    let mut kept = Vec::new();
+    let mut last = None;
+    for number in 1..=12 {
+        let summary = epoch(number, 320, &allocator, &mut kept, |step| if step == 0 { vec![2 * MIB] } else { vec![] });
+        // At the second epoch's end it has risen in one step of 640.
+        assert!(number < 3 || !codes(&summary).contains(&FindingCode::OneTimeAllocation), "{summary}");
+        last = Some(summary);
+    }
+    let last = last.unwrap();
+    let leak = last.findings.iter().find(|finding| finding.code() == FindingCode::Leak).unwrap();
+    let Numbers::Leak { slope_bytes, step_count, failing_step, .. } = leak.numbers else { panic!("{leak:?}") };
+    assert_eq!((slope_bytes, step_count), (2 * MIB as i64, 10));
+    let end = format!("epoch {} fails", failing_step.unwrap());
+    assert!(leak.headline.contains("grows by 2.00 MiB (2097152 B) an epoch, over 10 epochs"), "{leak}");
+    assert!(leak.headline.ends_with(&end), "{leak}");
+}
+
+#[test]
+fn what_is_suspected_at_the_ends_of_epochs_is_not_called_a_one_time_allocation() {
+    let allocator = allocator();
+    let _current = allocator.make_current();
+    let mut kept = Vec::new();
+    let first_step = |step| if step == 0 { vec![2 * MIB] } else { vec![] };
+    let _ = epoch(1, 20, &allocator, &mut kept, first_step);
+    let second = epoch(2, 20, &allocator, &mut kept, first_step);
+    assert!(codes(&second).contains(&FindingCode::OneTimeAllocation), "one rise, and flat since: {second}");
+    let third = epoch(3, 200, &allocator, &mut kept, first_step);
+    assert!(third.live.iter().any(memtrack::phase::EpochSite::is_suspected));
+    assert!(!codes(&third).contains(&FindingCode::OneTimeAllocation), "{third}");
+}
+
+#[test]
 fn flat_steps_and_steps_that_unwind_say_nothing() {
     let allocator = allocator();
     let _current = allocator.make_current();

@@ -60,7 +60,7 @@ pub fn growing_sizes(view: &AllocatorView) -> Option<Finding> {
     Some(Finding::new(Severity::Warning, numbers, headline).evidence([evidence]).advice(advice))
 }
 
-/// Three retries or more, and at least one in every two steps.
+/// Three retries or more, and at least one in every two steps; with no steps, three retries or more.
 ///
 /// What a retry costs is the way of all cached segments to the device and back, and a wait for every stream that freed blocks wait for.
 pub fn retries_every_step(step_count: u64, retry_count: u64, reserved_bytes: u64, limit_bytes: u64) -> Option<Finding> {
@@ -68,8 +68,13 @@ pub fn retries_every_step(step_count: u64, retry_count: u64, reserved_bytes: u64
         return None;
     }
     let numbers = Numbers::RetriesEveryStep { step_count, retry_count, reserved_bytes, limit_bytes };
+    let steps = match step_count {
+        0 => String::new(),
+        1 => " in 1 step".to_owned(),
+        _ => format!(" in {step_count} steps"),
+    };
     let headline = format!(
-        "{retry_count} retries in {step_count} steps: the cache is given back and taken again, with {} of {} reserved",
+        "{retry_count} retries{steps}: the cache is given back and taken again, with {} of {} reserved",
         size(reserved_bytes),
         size(limit_bytes)
     );

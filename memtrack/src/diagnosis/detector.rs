@@ -1,7 +1,9 @@
 //! Watching for a leak while a program runs.
 
+use std::cell::LazyCell;
+
 use super::finding::Finding;
-use super::leak::{self, Floor, FloorTrend, Trend, WARM_UP_COUNT};
+use super::leak::{self, Floor, FloorTrend, Trend, Unit, WARM_UP_COUNT};
 use super::view::{AllocatorView, LiveGroup};
 
 /// At this step the floors are looked at first; then whenever an eighth more have come, so that looking costs a step nothing
@@ -13,7 +15,8 @@ const KEPT_COUNT: usize = 1024;
 /// Takes the live bytes at the end of each step and tells of a leak, once: at step 20, or when later floors show it, at the
 /// latest when an eighth more steps have ended.
 ///
-/// A step costs it a few words. Live blocks are looked at twice: after the warm-up of two steps, and for the report.
+/// A step costs it a few words. Live blocks are looked at after the warm-up of two steps, at every 512th step after it, and for the
+/// report. The last 512 to 1023 floors are kept: what it tells, the growth of each scope too, is of these steps.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,8 +41,11 @@ pub struct LeakDetector {
     /// After the warm-up.
     floors: Vec<Floor>,
     step_count: u64,
-    /// What was live after the warm-up.
+    /// What was live before the first of the floors.
     base: Vec<LiveGroup>,
+    /// What was live before those that stay when the older half goes.
+    next_base: Vec<LiveGroup>,
+    unit: Unit,
     has_reported: bool,
     /// The step at which the floors are looked at next.
     next_look: u64,
@@ -49,6 +55,11 @@ impl LeakDetector {
     /// A detector that has seen no step.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A detector whose steps are the ends of epochs, so that what it says counts epochs.
+    pub fn of_epochs() -> Self {
+        Self { unit: Unit::Epoch, ..Self::default() }
     }
 
     /// A step has ended. `look` gives the allocator's figures, see [`CachingAllocator::memory_view`]; it is called
@@ -63,10 +74,15 @@ impl LeakDetector {
             }
             return None;
         }
+        let view = LazyCell::new(look);
+        self.floors.push(floor);
         if self.floors.len() >= KEPT_COUNT {
             self.floors.drain(..KEPT_COUNT / 2);
+            self.base = std::mem::take(&mut self.next_base);
         }
-        self.floors.push(floor);
+        if self.floors.len() == KEPT_COUNT / 2 {
+            self.next_base.clone_from(&view.live);
+        }
         if self.has_reported || self.step_count < self.next_look.max(REPORT_STEP) {
             return None;
         }
@@ -75,19 +91,18 @@ impl LeakDetector {
             return None;
         }
         self.has_reported = true;
-        self.finding(&look())
+        self.finding(&view)
     }
 
     /// What the floors so far come to.
     pub fn trend(&self) -> FloorTrend {
-        leak::judge(&self.floors)
+        leak::judge(&self.floors).of(self.unit)
     }
 
     /// What is to be said of them now, whether it was reported or not: a leak with its forecast, or a one-time allocation.
     pub fn finding(&self, view: &AllocatorView) -> Option<Finding> {
         let growth = leak::growth_by_group(&self.base, &view.live);
-        let growth_step_count = self.step_count.saturating_sub(WARM_UP_COUNT as u64);
-        self.trend().finding(Some(live_capacity_bytes(view)), &growth, growth_step_count)
+        self.trend().finding(Some(live_capacity_bytes(view)), &growth, self.floors.len() as u64)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is told from *floors*, the live bytes at the end of a step, not from peaks: a peak moves with the batch. The slope is the
 //! median of the slopes between all pairs of steps, so a few steps that differ do not move it. A leak needs growth that repeats; what
-//! rises once, as a library's workspace does at its first call on each stream, is none.
+//! rises once, as a library's workspace does at its first call on each stream, is none. What rises and fits neither is not judged.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,6 +18,14 @@ pub(super) const WARM_UP_COUNT: usize = 2;
 const LEAST_COUNT: usize = 8;
 /// The slope is taken from at most so many steps, evenly spread.
 const SAMPLE_COUNT: usize = 128;
+/// A leak that begins late is looked for in the last half of the series, and in so many steps at its end.
+const LATEST_COUNT: usize = 64;
+/// A part with fewer steps is not judged by itself,
+const LEAST_PART_COUNT: usize = 16;
+/// nor one in which fewer steps rise: three workspaces, made one after the other, are no leak.
+const LEAST_PART_RISES: usize = 6;
+/// So many steps without a rise, at least, are a floor that stays.
+const LEAST_FLAT_COUNT: usize = 4;
 /// So many lines of the program are listed.
 const LISTED_COUNT: usize = 5;
 
@@ -40,10 +48,41 @@ pub enum Trend {
     TooShort,
     /// It does not rise.
     Flat,
-    /// It rose, and stays there.
+    /// It rose, and has stayed there for at least four steps, for a quarter of all, and for longer than it ever stayed between two
+    /// rises.
     OneTime,
-    /// It rises again and again.
+    /// It is higher than it was, and neither rises again and again nor stays: nothing is to be said yet.
+    Unclear,
+    /// It rises again and again, through the whole series or through its latest part.
     Leak,
+}
+
+/// What a floor is the end of, for the text of findings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Unit {
+    #[default]
+    Step,
+    Epoch,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Epoch => "epoch",
+        }
+    }
+
+    fn with_article(self) -> &'static str {
+        match self {
+            Self::Step => "a step",
+            Self::Epoch => "an epoch",
+        }
+    }
+
+    fn counted(self, count: u64) -> String {
+        format!("{count} {}{}", self.name(), if count == 1 { "" } else { "s" })
+    }
 }
 
 /// A series of floors, judged. The first two steps are left out.
@@ -54,7 +93,7 @@ pub struct FloorTrend {
     pub trend: Trend,
     /// The median growth per step.
     pub slope_bytes: i64,
-    /// Steps looked at.
+    /// Steps looked at; of a leak that begins late, those of the latest part.
     pub step_count: u64,
     /// The last floor less the first.
     pub risen_bytes: i64,
@@ -68,6 +107,9 @@ pub struct FloorTrend {
     pub last_number: u64,
     /// The highest peak above the end of its step, 0 when none was measured.
     pub transient_bytes: i64,
+    /// The leak was seen in the latest part only.
+    is_late: bool,
+    unit: Unit,
 }
 
 /// How long it goes on.
@@ -112,26 +154,59 @@ pub(super) fn judge(floors: &[Floor]) -> FloorTrend {
     let is_level = floors.iter().all(|floor| floor.live_bytes == first);
     let slope_bytes = if is_level { 0 } else { slope(floors) };
     let risen_bytes = floor_bytes.saturating_sub(first);
-    let trend = if floors.len() < LEAST_COUNT {
-        Trend::TooShort
+    let whole = (slope_bytes, floors.len(), false);
+    let (trend, (slope_bytes, step_count, is_late)) = if floors.len() < LEAST_COUNT {
+        (Trend::TooShort, whole)
+    } else if is_level {
+        (Trend::Flat, whole)
     } else if slope_bytes > 0 && rises_throughout(floors) {
-        Trend::Leak
-    } else if risen_bytes > 0 {
-        Trend::OneTime
+        (Trend::Leak, whole)
+    } else if let Some((slope_bytes, count)) = late_leak(floors) {
+        (Trend::Leak, (slope_bytes, count, true))
+    } else if risen_bytes <= 0 {
+        (Trend::Flat, whole)
+    } else if has_settled(&rises) {
+        (Trend::OneTime, whole)
     } else {
-        Trend::Flat
+        (Trend::Unclear, whole)
     };
     FloorTrend {
         trend,
         slope_bytes,
-        step_count: floors.len() as u64,
+        step_count: step_count as u64,
         risen_bytes,
         rise_count: rises.iter().filter(|rise| **rise).count() as u64,
         flat_step_count: rises.iter().rev().take_while(|rise| !**rise).count() as u64,
         floor_bytes,
         last_number: last.map_or(0, |floor| floor.number),
         transient_bytes: transients.max().unwrap_or(0).max(0),
+        is_late,
+        unit: Unit::Step,
     }
+}
+
+/// The slope and the number of steps of the latest part, if that is a leak by itself: it rises throughout, and its end is higher than
+/// all that was before, so that what fills and is emptied again and again is none.
+fn late_leak(floors: &[Floor]) -> Option<(i64, usize)> {
+    [floors.len() / 2, floors.len().saturating_sub(LATEST_COUNT)].into_iter().find_map(|start| {
+        let part = &floors[start..];
+        let rise_count = part.windows(2).filter(|pair| pair[1].live_bytes > pair[0].live_bytes).count();
+        if part.len() < LEAST_PART_COUNT || rise_count < LEAST_PART_RISES || !rises_throughout(part) {
+            return None;
+        }
+        let before_bytes = floors[..start + part.len() / 4].iter().map(|floor| floor.live_bytes).max()?;
+        let end_bytes = part[part.len() * 3 / 4..].iter().map(|floor| floor.live_bytes).min()?;
+        let slope_bytes = slope(part);
+        (end_bytes > before_bytes && slope_bytes > 0).then_some((slope_bytes, part.len()))
+    })
+}
+
+/// Whether the floors stay where they are: of `rises`, one for each step but the first, the last are none for long enough.
+fn has_settled(rises: &[bool]) -> bool {
+    let rising: Vec<usize> = rises.iter().enumerate().filter_map(|(at, rise)| rise.then_some(at)).collect();
+    let longest_gap = rising.windows(2).map(|pair| pair[1] - pair[0] - 1).max();
+    let flat_count = rising.last().map_or(rises.len(), |last| rises.len() - 1 - last);
+    flat_count >= LEAST_FLAT_COUNT.max((rises.len() + 1) / 4) && longest_gap.is_none_or(|gap| flat_count > gap)
 }
 
 /// The median of the slopes between all pairs, in whole bytes per step.
@@ -156,15 +231,24 @@ fn median(values: &mut [i64]) -> Option<i64> {
 
 /// Each quarter of the series is higher than the one before.
 fn rises_throughout(floors: &[Floor]) -> bool {
-    let quarter = floors.len().div_ceil(4).max(1);
-    let medians: Vec<i64> = floors
-        .chunks(quarter)
-        .filter_map(|chunk| median(&mut chunk.iter().map(|floor| floor.live_bytes).collect::<Vec<_>>()))
+    let quarter = |index: usize| &floors[floors.len() * index / 4..floors.len() * (index + 1) / 4];
+    let medians: Vec<i64> = (0..4)
+        .filter_map(|index| median(&mut quarter(index).iter().map(|floor| floor.live_bytes).collect::<Vec<_>>()))
         .collect();
     medians.len() == 4 && medians.windows(2).all(|pair| pair[1] > pair[0])
 }
 
 impl FloorTrend {
+    /// The same, of floors that are the ends of epochs: the text of its finding counts epochs. The figures keep their names.
+    #[must_use]
+    pub fn of_epochs(self) -> Self {
+        Self { unit: Unit::Epoch, ..self }
+    }
+
+    pub(super) fn of(self, unit: Unit) -> Self {
+        Self { unit, ..self }
+    }
+
     /// When a leak fails, if live memory may come to `capacity_bytes`: what the device or the limit allows, less what others have.
     /// Each step needs what its peak rises above its end. `None` without a leak.
     pub fn forecast(&self, capacity_bytes: u64) -> Option<Forecast> {
@@ -185,19 +269,20 @@ impl FloorTrend {
         growth_step_count: u64,
     ) -> Option<Finding> {
         match self.trend {
-            Trend::TooShort | Trend::Flat => None,
+            Trend::TooShort | Trend::Flat | Trend::Unclear => None,
             Trend::OneTime => Some(self.one_time(growth)),
             Trend::Leak => Some(self.leak(capacity_bytes, growth, growth_step_count)),
         }
     }
 
     fn one_time(&self, growth: &[GroupGrowth]) -> Finding {
-        let Self { risen_bytes, rise_count, flat_step_count, .. } = *self;
+        let Self { risen_bytes, rise_count, flat_step_count, unit, .. } = *self;
         let numbers = Numbers::OneTimeAllocation { risen_bytes, rise_count, flat_step_count };
-        let steps = if rise_count == 1 { "step" } else { "steps" };
         let headline = format!(
-            "not a leak: {} more is live since {rise_count} {steps}, and it has not grown for {flat_step_count}",
-            Bytes(risen_bytes)
+            "not a leak: {} more is live, it grew in {}, and has not grown for {}",
+            Bytes(risen_bytes),
+            unit.counted(rise_count),
+            unit.counted(flat_step_count)
         );
         let advice = "allow it by name where a check compares before and after; warm up before measuring".to_owned();
         Finding::new(Severity::Note, numbers, headline).evidence(growth_lines(growth)).advice([advice])
@@ -207,39 +292,55 @@ impl FloorTrend {
         let forecast = capacity_bytes.and_then(|bytes| self.forecast(bytes));
         let top = growth.first().filter(|_| growth_step_count > 0);
         let steps = i64::try_from(growth_step_count).unwrap_or(i64::MAX).max(1);
-        let group_blocks_thousandths = top.map(|group| group.block_count.saturating_mul(1000) / steps);
+        // Growth that began late, divided by all steps, would say less than the slope does.
+        let by_step = top.filter(|_| !self.is_late);
+        let group_blocks_thousandths = by_step.map(|group| group.block_count.saturating_mul(1000) / steps);
+        let (name, with_article) = (self.unit.name(), self.unit.with_article());
         let numbers = Numbers::Leak {
             slope_bytes: self.slope_bytes,
             step_count: self.step_count,
             floor_bytes: self.floor_bytes,
-            group_slope_bytes: top.map(|group| group.size_bytes / steps),
+            group_slope_bytes: by_step.map(|group| group.size_bytes / steps),
             group_blocks_thousandths,
             steps_left: forecast.map(|forecast| forecast.steps_left),
             failing_step: forecast.map(|forecast| forecast.failing_step),
         };
         let mut headline = format!(
-            "what is live at the end of a step grows by {} ({} B) a step, over {} steps",
+            "what is live at the end of {with_article} grows by {} ({} B) {with_article}, over {}{}",
             Bytes(self.slope_bytes),
             self.slope_bytes,
-            self.step_count
+            if self.is_late { "the last " } else { "" },
+            self.unit.counted(self.step_count)
         );
         if let Some(Forecast { steps_left, failing_step }) = forecast {
-            headline.push_str(&format!("; {steps_left} more fit, step {failing_step} fails"));
+            headline.push_str(&format!("; {} more fit, {name} {failing_step} fails", self.unit.counted(steps_left)));
         }
         let owner = top.map(|group| {
+            if self.is_late {
+                let since = self.last_number.saturating_sub(growth_step_count);
+                let size = Bytes(group.size_bytes);
+                return format!(
+                    "{} has grown by {size} and {:+} blocks since {name} {since}",
+                    named(&group.scope),
+                    group.block_count
+                );
+            }
             format!(
-                "{} grows by {} and {:+.1} blocks a step",
+                "{} grows by {} and {:+.1} blocks {with_article}",
                 named(&group.scope),
                 Bytes(group.size_bytes / steps),
                 group.block_count as f64 / steps as f64
             )
         });
         let mut advice =
-            vec!["look for what each step appends to: losses kept with their graph, histories, hooks".to_owned()];
+            vec![format!("look for what each {name} appends to: losses kept with their graph, histories, hooks")];
         if let Some(group) = top {
             advice.insert(
                 0,
-                format!("drop what {} keeps before the step ends, or copy its values to the host", named(&group.scope)),
+                format!(
+                    "drop what {} keeps before the {name} ends, or copy its values to the host",
+                    named(&group.scope)
+                ),
             );
         }
         Finding::new(Severity::Warning, numbers, headline).evidence(owner).evidence(growth_lines(growth)).advice(advice)
@@ -301,12 +402,59 @@ mod tests {
     fn growth_that_repeats_is_a_leak_and_growth_that_ends_is_none() {
         assert_eq!(judged([]).trend, Trend::TooShort);
         assert_eq!(judged((0..9).map(|n| n * 10)).trend, Trend::TooShort);
-        assert_eq!(judged((0..10).map(|n| n * 10)).trend, Trend::Leak);
+        for count in 10..20 {
+            assert_eq!(judged((0..count).map(|n| n * 10)).trend, Trend::Leak, "{count} steps");
+        }
         assert_eq!(judged([5; 20]).trend, Trend::Flat);
         assert_eq!(judged((0..20).rev()).trend, Trend::Flat);
         assert_eq!(judged((0..40).map(|n: i64| n.min(25) * 10)).trend, Trend::OneTime, "a cache that fills up");
         assert_eq!(judged((0..20).map(|n: i64| if n < 2 { n * 1000 } else { 2000 })).trend, Trend::Flat, "a warm-up");
         assert_eq!(judged((0..40).map(|n: i64| n / 4 * 10)).trend, Trend::Leak, "in every fourth step");
+    }
+
+    #[test]
+    fn what_rises_and_does_not_stay_is_not_called_a_one_time_allocation() {
+        let late = |clean: i64, leaking: i64| judged((0..clean + leaking).map(|n| (n + 1 - clean).max(0) << 20));
+        assert_eq!(late(300, 3).trend, Trend::Unclear);
+        assert_eq!(late(300, 20).trend, Trend::Unclear);
+        assert_eq!(judged((0..41).map(|n| if n % 2 == 0 { 10 } else { 1 })).trend, Trend::Flat);
+        assert_eq!(judged((0..40).map(|n| if n % 2 == 1 { 10 } else { 1 })).trend, Trend::Unclear, "in turn");
+        assert_eq!(judged((0..20).map(|n| i64::from(n > 16))).trend, Trend::Unclear, "not flat for long");
+        assert_eq!(judged((0..20).map(|n| i64::from(n > 14))).trend, Trend::OneTime);
+        assert_eq!(judged((0..100).map(|n| n / 40)).trend, Trend::Unclear, "it may rise again at the next fortieth");
+    }
+
+    #[test]
+    fn a_leak_that_begins_late_is_told_by_the_latest_part() {
+        let late = |clean: i64, leaking: i64| judged((0..clean + leaking).map(|n| (n + 1 - clean).max(0) << 20));
+        let trend = late(300, 60);
+        assert_eq!((trend.trend, trend.slope_bytes, trend.step_count), (Trend::Leak, 1 << 20, 64));
+        assert_eq!(trend.forecast(70 << 20), Some(Forecast { steps_left: 10, failing_step: 371 }));
+        let found = trend.finding(None, &[], 0).map(|finding| finding.headline);
+        assert!(found.as_ref().is_some_and(|text| text.ends_with("over the last 64 steps")), "{found:?}");
+        assert_eq!(judged((0..395).map(|n| n % 100)).trend, Trend::Unclear, "filled and emptied in turn");
+        assert_eq!(
+            judged((0..80).map(|n: i64| [0, 1, 2, 3][(n.max(44) as usize - 44) / 9])).trend,
+            Trend::Unclear,
+            "three workspaces"
+        );
+    }
+
+    #[test]
+    fn findings_by_epochs_count_epochs() {
+        let leak = judged((0..12).map(|n| n * 10));
+        let text = |trend: FloorTrend| trend.finding(Some(200), &[], 0).map(|finding| format!("{finding:#}"));
+        let of_steps = text(leak).unwrap_or_default();
+        assert!(
+            of_steps
+                .contains("end of a step grows by 10 B (10 B) a step, over 10 steps; 9 steps more fit, step 22 fails"),
+            "{of_steps}"
+        );
+        let of_epochs = text(leak.of_epochs()).unwrap_or_default();
+        assert!(of_epochs.contains("an epoch, over 10 epochs; 9 epochs more fit, epoch 22 fails"), "{of_epochs}");
+        assert!(!of_epochs.contains("step"), "{of_epochs}");
+        let once = text(judged((0..20).map(|n| i64::from(n > 9))).of_epochs()).unwrap_or_default();
+        assert!(once.contains("it grew in 1 epoch, and has not grown for 9 epochs"), "{once}");
     }
 
     #[test]

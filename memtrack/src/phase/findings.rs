@@ -3,12 +3,14 @@
 use std::sync::Mutex;
 
 use crate::allocator::CachingAllocator;
-use crate::diagnosis::{self, AllocatorView, Finding, Floor, LeakDetector};
+use crate::diagnosis::{self, AllocatorView, Finding, Floor, LeakDetector, Trend};
 use crate::ledger::ClosedEpoch;
 use crate::sync::lock;
 
+use super::growth::EpochSite;
+
 /// The floors so far, kept with an allocator.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watched {
     steps: Mutex<Counted>,
     epochs: Mutex<Counted>,
@@ -19,6 +21,13 @@ struct Counted {
     detector: LeakDetector,
     /// How many floors there were. A program's own numbers may begin anew with each epoch.
     count: u64,
+}
+
+impl Default for Watched {
+    fn default() -> Self {
+        let epochs = Counted { detector: LeakDetector::of_epochs(), count: 0 };
+        Self { steps: Mutex::default(), epochs: Mutex::new(epochs) }
+    }
 }
 
 impl Counted {
@@ -40,20 +49,34 @@ impl Watched {
         }
     }
 
-    /// What is to be said at the end of an epoch.
-    pub(super) fn at_end(&self, allocator: &CachingAllocator, closed: &ClosedEpoch, limit_bytes: u64) -> Vec<Finding> {
+    /// What is to be said at the end of an epoch, at which `live` is live.
+    pub(super) fn at_end(
+        &self,
+        allocator: &CachingAllocator,
+        closed: &ClosedEpoch,
+        live: &[EpochSite],
+        limit_bytes: u64,
+    ) -> Vec<Finding> {
         let view = allocator.memory_view();
         let mut findings = diagnosis::examine(&view);
         let retry_count = unsigned(closed.scope.retry_count);
         let reserved_bytes = unsigned(closed.reserved_bytes);
         findings.extend(diagnosis::retries_every_step(closed.step_count, retry_count, reserved_bytes, limit_bytes));
         let _ = lock(&self.epochs).end(closed.scope.after_bytes, closed.scope.peak_bytes, || view.clone());
-        // Steps tell sooner, and of an epoch's they know nothing only where there are none.
-        let of_steps = lock(&self.steps).detector.finding(&view);
-        findings.extend(of_steps.or_else(|| lock(&self.epochs).detector.finding(&view)));
+        let is_suspected = live.iter().any(EpochSite::is_suspected);
+        findings.extend(of_floors(&lock(&self.steps).detector, &lock(&self.epochs).detector, is_suspected, &view));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         findings
     }
+}
+
+/// A leak that either series shows; what was allocated once only where nothing speaks for a leak. Steps go first, since they tell sooner;
+/// what is kept once an epoch is flat for most of them, and shows in the epochs.
+fn of_floors(steps: &LeakDetector, epochs: &LeakDetector, is_suspected: bool, view: &AllocatorView) -> Option<Finding> {
+    let series = [steps, epochs].map(|detector| (detector, detector.trend().trend));
+    let first = |sought| series.iter().find(|(_, trend)| *trend == sought).map(|(detector, _)| *detector);
+    let is_open = is_suspected || first(Trend::Unclear).is_some();
+    first(Trend::Leak).or_else(|| first(Trend::OneTime).filter(|_| !is_open))?.finding(view)
 }
 
 fn unsigned(value: i64) -> u64 {

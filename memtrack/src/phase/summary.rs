@@ -165,7 +165,7 @@ impl EpochSummary {
         let companion = companion::of(allocator);
         let (live, growth) = growth::at_end(companion, inner, closed.scope.after_bytes);
         let limit_bytes = allocator.limit_bytes().unwrap_or(device.total_bytes());
-        let findings = companion.watched.at_end(allocator, &closed, limit_bytes);
+        let findings = companion.watched.at_end(allocator, &closed, &live, limit_bytes);
         let scope = closed.scope;
         Self {
             number: closed.number,

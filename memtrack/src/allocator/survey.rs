@@ -7,18 +7,20 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::block::{Block, BlockState, NO_BLOCK};
+use super::block::{Block, BlockIndex, BlockState, NO_BLOCK};
 use super::inner::{Growth, Inner};
 use super::pools::StreamPools;
 use super::private_pools::PoolId;
 use super::shard::Shard;
 use crate::context;
+use crate::device::DeviceKind;
 use crate::diagnosis::{
     AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, SegmentView, SettingsView,
 };
 use crate::driver::{ContextMemory, DriverReport, OtherProcesses};
 use crate::history::BlockStatus;
 use crate::ledger::{FailedAttempt, Ledger, ScopeKey};
+use crate::stats::PoolKind;
 use crate::sync::lock;
 
 /// So many failed attempts are remembered.
@@ -113,6 +115,19 @@ pub(super) struct Failure {
     pub(super) requested_bytes: u64,
 }
 
+/// The whole pages that free blocks beside others could give up. A mapped range that is all free is a segment wholly free.
+fn free_page_bytes(pools: &StreamPools) -> u64 {
+    let in_use = |index: BlockIndex| {
+        index != NO_BLOCK && matches!(pools.blocks[index].state, BlockState::Allocated | BlockState::PendingFree)
+    };
+    let free = [PoolKind::Small, PoolKind::Large].into_iter().flat_map(|pool| pools.free(pool).iter());
+    let beside_others = free.filter(|free| {
+        let block = &pools.blocks[free.index];
+        block.is_expandable() && (in_use(block.prev) || in_use(block.next))
+    });
+    beside_others.filter_map(|free| pools.pages_of(&free)).map(|range| range.bytes).sum()
+}
+
 type Held<'a> = [(&'a Arc<Shard>, MutexGuard<'a, StreamPools>)];
 
 impl Inner {
@@ -125,6 +140,7 @@ impl Inner {
             for (shard, pools) in shards {
                 self.survey_shard(shard, pools, &ledger, &mut groups, &mut segments);
             }
+            let free_page_bytes = shards.iter().map(|(_, pools)| free_page_bytes(pools)).sum();
             let attempts = self.survey_attempts(shards, &mut ledger, failure);
             let stats = ledger.stats();
             let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
@@ -147,6 +163,7 @@ impl Inner {
                     large_segment_size_bytes: growth.config.large_segment_size_bytes,
                 },
                 segments,
+                free_page_bytes,
                 ..AllocatorView::default()
             };
             Survey { view, groups: groups.groups, attempts }
@@ -219,7 +236,13 @@ impl Inner {
         };
         let mut found = Vec::new();
         attempts.retain(|attempt| {
-            let Some((position, name)) = ledger.ended_attempt(attempt) else { return true };
+            let Some((position, name)) = ledger.ended_attempt(attempt) else {
+                let is_settled = ledger.attempt_is_settled(attempt);
+                if is_settled {
+                    ledger.forget_attempt(attempt);
+                }
+                return !is_settled;
+            };
             let owners: HashMap<u32, ScopeKey> =
                 attempt.owners_inside(position).map(|owner| (owner.slot(), owner)).collect();
             let mut groups = Groups::default();
@@ -281,6 +304,7 @@ impl Inner {
         let now_bytes = view.outside_bytes();
         let mut outside = OutsideView {
             before_bytes: now_bytes.map(|now| *self.remembered.outside_before_bytes.get_or_init(|| now)),
+            without_driver: self.device.kind() != DeviceKind::Cuda,
             ..OutsideView::default()
         };
         let Some(report) = self.driver_report(view.allocated_bytes, view.reserved_bytes) else { return outside };

@@ -3,6 +3,7 @@
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
 use super::size::size;
+use super::streams::idle_in_the_other_pool;
 use super::view::{AllocatorView, FailedAttemptView, Request};
 use crate::stats::PoolKind;
 use crate::units::MIB;
@@ -37,7 +38,7 @@ pub(super) fn request_never_fits(view: &AllocatorView, request: &Request) -> Opt
 
 /// The least fraction under which the request would fit beside what is reserved, as ` to at least 0.813`.
 fn fraction_for(view: &AllocatorView, request: &Request) -> String {
-    let needed_bytes = view.reserved_bytes.saturating_add(request.segment_bytes);
+    let needed_bytes = view.reserved_bytes.saturating_add(taken_bytes(view, request));
     if view.device_total_bytes == 0 || needed_bytes > view.device_total_bytes {
         return String::new();
     }
@@ -48,24 +49,26 @@ fn fraction_for(view: &AllocatorView, request: &Request) -> String {
 /// The limit refused what the card had room for.
 pub(super) fn limit_refuses(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let limit_bytes = view.limit_bytes.filter(|_| request.by_limit)?;
-    let card_has_room = view.device_free_bytes.is_some_and(|free_bytes| free_bytes >= request.segment_bytes);
+    let segment_bytes = taken_bytes(view, request);
+    let card_has_room = view.device_free_bytes.is_some_and(|free_bytes| free_bytes >= segment_bytes);
     if !card_has_room {
         return None;
     }
-    let needed_limit_bytes = view.reserved_bytes.saturating_add(request.segment_bytes);
+    let needed_limit_bytes = view.reserved_bytes.saturating_add(segment_bytes);
     let numbers = Numbers::LimitRefuses {
         requested_bytes: request.requested_bytes,
-        segment_bytes: request.segment_bytes,
+        segment_bytes,
         limit_bytes,
         reserved_bytes: view.reserved_bytes,
         device_free_bytes: view.device_free_bytes,
         needed_limit_bytes,
     };
     let headline = format!(
-        "the memory fraction refuses, not the card: {} reserved and a segment of {} are more than the {} allowed, while {} of the \
-         device is free",
+        "the memory fraction refuses, not the card: {} reserved and {} of {} are more than the {} allowed, while {} of the device is \
+         free",
         size(view.reserved_bytes),
-        size(request.segment_bytes),
+        if view.settings.expandable_segments { "pages" } else { "a segment" },
+        size(segment_bytes),
         size(limit_bytes),
         size(view.device_free_bytes.unwrap_or(0)),
     );
@@ -74,10 +77,12 @@ pub(super) fn limit_refuses(view: &AllocatorView, request: &Request) -> Option<F
     Some(Finding::new(Severity::Cause, numbers, headline).advice([advice]))
 }
 
-/// What is free anywhere, together with what can be taken, is less than the request.
+/// What is free for the request's stream or others, together with what can be taken, is less than the request. What is idle in segments
+/// of the other pool of the same stream can serve it as little as what is live.
 pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> Option<Finding> {
     // What waits for other streams was waited for before the request failed; while a graph is captured it cannot be.
-    let cached_bytes = view.reserved_bytes.saturating_sub(view.allocated_bytes);
+    let other_pool_bytes = idle_in_the_other_pool(view, request);
+    let cached_bytes = view.reserved_bytes.saturating_sub(view.allocated_bytes).saturating_sub(other_pool_bytes);
     let room_bytes = view.room_bytes();
     let available_bytes = room_bytes.saturating_add(cached_bytes);
     let short_bytes = request.rounded_bytes.checked_sub(available_bytes).filter(|bytes| *bytes > 0)?;
@@ -104,10 +109,20 @@ pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> 
         "free {} more before this request, or make the batch smaller: it is {share:.1} % of what is live with the request",
         size(short_bytes)
     )];
-    if cached_bytes == 0 {
+    if cached_bytes == 0 && other_pool_bytes == 0 {
         advice.push("emptying the cache cannot help: nothing is cached".to_owned());
     }
-    Some(Finding::new(Severity::Cause, numbers, headline).evidence(holders).advice(advice))
+    let other_pool = (other_pool_bytes > 0).then(|| {
+        let (idle_in, refused) = match request.pool {
+            PoolKind::Small => ("large", "small"),
+            PoolKind::Large => ("small", "large"),
+        };
+        format!(
+            "{} more are idle in segments of {idle_in} requests that are partly in use; they never serve {refused} ones",
+            size(other_pool_bytes)
+        )
+    });
+    Some(Finding::new(Severity::Cause, numbers, headline).evidence(holders).evidence(other_pool).advice(advice))
 }
 
 /// What a request takes from the device: its segment, or whole pages.
@@ -120,6 +135,11 @@ fn opened_bytes(view: &AllocatorView, request: &Request) -> u64 {
         PoolKind::Large => view.settings.large_segment_size_bytes.max(1),
     };
     request.rounded_bytes.div_ceil(page_bytes).saturating_mul(page_bytes)
+}
+
+/// What has to be allowed for a request: what it takes, and no less than the segment that the limit is checked against.
+fn taken_bytes(view: &AllocatorView, request: &Request) -> u64 {
+    opened_bytes(view, request).max(request.segment_bytes)
 }
 
 /// The request fits, the segment or the pages that the settings make of it do not.

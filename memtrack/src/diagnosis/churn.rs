@@ -121,10 +121,11 @@ pub fn idle_cache(view: &AllocatorView) -> Option<Finding> {
         returnable_bytes,
     };
     let headline = format!(
-        "{} is reserved and {} allocated: {} of the cache is in segments wholly free",
+        "{} is reserved and {} allocated: {} of the cache is in {} wholly free",
         size(view.reserved_bytes),
         size(view.allocated_bytes),
-        size(returnable_bytes)
+        size(returnable_bytes),
+        if view.free_page_bytes == 0 { "segments" } else { "segments or pages" }
     );
     let advice = format!(
         "nothing has to be done: the cache serves the next peak, and goes back by itself when memory runs short; for others on the \

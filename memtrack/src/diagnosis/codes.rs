@@ -111,7 +111,7 @@ findings! {
     LimitRefuses = "limit-refuses" {
         /// As asked for.
         requested_bytes: u64,
-        /// The segment that the request would have opened.
+        /// The segment that the request would have opened, or its whole pages where segments are expandable.
         segment_bytes: u64,
         /// What may be reserved.
         limit_bytes: u64,
@@ -119,7 +119,7 @@ findings! {
         reserved_bytes: u64,
         /// Free on the device.
         device_free_bytes: Option<u64>,
-        /// The least limit under which the request would have been served.
+        /// The least limit that holds what is reserved and what the request would have opened.
         needed_limit_bytes: u64,
     }
     /// What is live and the request are more than there is, however it were arranged.
@@ -128,7 +128,7 @@ findings! {
         requested_bytes: u64,
         /// Handed to the program.
         allocated_bytes: u64,
-        /// In the cache, to be reused or given back.
+        /// In the cache, to be reused or given back; without what is idle beside blocks in use in the other pool of the same stream.
         cached_bytes: u64,
         /// What the device, or the limit, has left.
         room_bytes: u64,
@@ -175,6 +175,17 @@ findings! {
         hole_short_bytes: u64,
         /// Expandable segments are on.
         expandable_segments: bool,
+    }
+    /// A free block is large enough, and the split limit keeps it from the request.
+    SplitLimitRefuses = "split-limit-refuses" {
+        /// As asked for.
+        requested_bytes: u64,
+        /// The smallest free block that is large enough.
+        block_bytes: u64,
+        /// Blocks of this size or more are not cut.
+        max_split_size_bytes: u64,
+        /// What the device, or the limit, has left.
+        room_bytes: u64,
     }
     /// Few live bytes keep a segment that could otherwise go back.
     PinnedSegment = "pinned-segment" {
@@ -234,7 +245,7 @@ findings! {
         requested_bytes: u64,
         /// Reserved and not in use.
         idle_bytes: u64,
-        /// Of that in segments wholly free: what emptying the cache gives back.
+        /// Of that in segments and pages wholly free: what emptying the cache gives back.
         returnable_bytes: u64,
         /// Free on the device.
         device_free_bytes: Option<u64>,

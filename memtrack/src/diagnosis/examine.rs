@@ -25,6 +25,7 @@ pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> 
                 findings.extend(fragmentation::fragmentation(view, request));
             }
             findings.extend(of_streams);
+            findings.extend(fragmentation::split_limit_refuses(view, request));
             let least_idle_bytes = request.rounded_bytes / 10;
             findings.extend(fragmentation::pinned_segments(view, least_idle_bytes, Severity::Cause));
             findings.extend(capacity::segment_too_large(view, request));

@@ -36,7 +36,7 @@ pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding>
     holes.sort_by_key(|bytes| Reverse(*bytes));
     let unused_inside_bytes: u64 = holes.iter().sum();
     let largest_hole_bytes = holes.first().copied().unwrap_or(0);
-    let room_bytes = view.room_bytes().saturating_add(view.returnable_bytes());
+    let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
     let needed_bytes = request.rounded_bytes;
     let largest_place_bytes = largest_hole_bytes.max(room_bytes);
     if holes.is_empty()
@@ -164,6 +164,49 @@ fn cures(view: &AllocatorView, request: &Request, short_bytes: u64) -> Vec<Strin
         cures.push("or allocate what lives long before what comes and goes".to_owned());
     }
     cures
+}
+
+/// A free block is large enough, and `max_split_size_mb` keeps it from the request: blocks of that size or more are neither cut nor
+/// handed to smaller requests, nor to ones that are much smaller than the block.
+pub(super) fn split_limit_refuses(view: &AllocatorView, request: &Request) -> Option<Finding> {
+    let max_split_size_bytes = view.settings.max_split_size_bytes?;
+    let needed_bytes = request.rounded_bytes;
+    let would_do = serving(view, request).flat_map(SegmentView::holes).filter(|bytes| *bytes >= needed_bytes);
+    let block_bytes = would_do.min()?;
+    let is_smaller = needed_bytes < max_split_size_bytes;
+    // A block that may be cut would have served it.
+    if is_smaller && block_bytes < max_split_size_bytes {
+        return None;
+    }
+    let numbers = Numbers::SplitLimitRefuses {
+        requested_bytes: request.requested_bytes,
+        block_bytes,
+        max_split_size_bytes,
+        room_bytes: view.room_bytes(),
+    };
+    let headline = format!(
+        "a block of {} is free and would do for {}, but the split limit of {} forbids it",
+        size(block_bytes),
+        size(request.requested_bytes),
+        size(max_split_size_bytes)
+    );
+    let (why, setting) = if is_smaller {
+        let least_mib = block_bytes / MIB + 1;
+        (
+            "blocks of the limit or more serve no smaller request",
+            format!(
+                "set max_split_size_mb to {least_mib} or more (it is {}), or leave it out",
+                max_split_size_bytes / MIB
+            ),
+        )
+    } else {
+        (
+            "blocks of the limit or more are not cut, and serve no request that leaves much of them over",
+            "raise max_non_split_rounding_mb, or leave max_split_size_mb out".to_owned(),
+        )
+    };
+    let free = "or ask for the block's size: what is free is reused only whole".to_owned();
+    Some(Finding::new(Severity::Cause, numbers, headline).evidence([why.to_owned()]).advice([setting, free]))
 }
 
 /// Segments with much free memory that few live bytes keep from going back: at most a tenth of the segment is in use, and what is

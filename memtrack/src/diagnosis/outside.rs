@@ -14,24 +14,26 @@ const LEAST_BYTES: u64 = 256 * MIB;
 const LEAST_WORKER_COUNT: u64 = 4;
 const LARGEST_CONTEXT_BYTES: u64 = GIB;
 
-/// A request of `requested_bytes` outside of the allocator failed, for which the device has no room while the allocator has.
+/// A request of `requested_bytes` outside of the allocator failed, for which the device has room once the cache is emptied. What is idle
+/// beside blocks in use does not help others.
 pub(super) fn cache_starves_outside(view: &AllocatorView, requested_bytes: u64) -> Option<Finding> {
     let idle_bytes = view.idle_bytes();
     let fits = view.device_free_bytes.is_some_and(|free_bytes| free_bytes >= requested_bytes);
     let free_bytes = view.device_free_bytes.unwrap_or(0);
-    if fits || idle_bytes == 0 || free_bytes.saturating_add(idle_bytes) < requested_bytes {
+    let returnable_bytes = view.returnable_bytes();
+    if fits || returnable_bytes == 0 || free_bytes.saturating_add(returnable_bytes) < requested_bytes {
         return None;
     }
-    let returnable_bytes = view.returnable_bytes();
     let outside_bytes = view.outside_bytes();
     let headroom_bytes = requested_bytes.max(GIB).div_ceil(GIB).saturating_mul(GIB);
     let cap_bytes = outside_bytes
         .and_then(|outside| view.device_total_bytes.checked_sub(outside)?.checked_sub(headroom_bytes))
         .filter(|cap| *cap >= view.allocated_bytes);
     // Rounded down, so that the headroom is there.
-    let cap_thousandths = cap_bytes
-        .filter(|_| view.device_total_bytes > 0)
-        .map(|cap| (u128::from(cap) * 1000 / u128::from(view.device_total_bytes)) as u64);
+    let thousandths_of = |cap| (u128::from(cap) * 1000 / u128::from(view.device_total_bytes.max(1))) as u64;
+    // A cap of nothing would leave no allocator.
+    let cap_bytes = cap_bytes.filter(|cap| thousandths_of(*cap) > 0);
+    let cap_thousandths = cap_bytes.map(thousandths_of);
     let numbers = Numbers::CacheStarvesOutside {
         requested_bytes,
         idle_bytes,
@@ -153,8 +155,11 @@ pub(super) fn foreign_growth(view: &AllocatorView) -> Option<Finding> {
     Some(Finding::new(Severity::Warning, numbers, headline).advice([advice]))
 }
 
-/// The driver shows more than twice what is allocated, and at least 256 MiB more.
+/// The driver shows more than twice what is allocated, and at least 256 MiB more. Nothing where there is no driver.
 pub(super) fn driver_above_allocated(view: &AllocatorView) -> Option<Finding> {
+    if view.outside.without_driver {
+        return None;
+    }
     let used_bytes = view.device_total_bytes.saturating_sub(view.device_free_bytes?);
     let allocated_bytes = view.allocated_bytes;
     if used_bytes < allocated_bytes.saturating_mul(2) || used_bytes - allocated_bytes < LEAST_BYTES {

@@ -17,7 +17,16 @@ fn owner_of(segment: &SegmentView) -> Owner {
     (segment.private_pool, segment.stream, segment.pool)
 }
 
-/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where the request is of the same stream, `small requests of stream 1`.
+/// What is idle for the request's own stream, in segments of the other pool: small requests have segments of their own.
+pub(super) fn idle_in_the_other_pool(view: &AllocatorView, request: &Request) -> u64 {
+    let of_other_pool = view.segments.iter().filter(|segment| {
+        let (private_pool, stream, pool) = owner_of(segment);
+        private_pool.is_none() && stream == request.stream && pool != request.pool && !segment.is_idle()
+    });
+    of_other_pool.map(SegmentView::idle_bytes).sum()
+}
+
+/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where it serves the other pool, `small requests of stream 1`.
 fn named(owner: Owner, request: &Request) -> String {
     let (private_pool, stream, pool) = owner;
     let of_pool = private_pool.map(|(major, minor)| format!(" of memory pool ({major}, {minor})")).unwrap_or_default();
@@ -29,7 +38,7 @@ fn named(owner: Owner, request: &Request) -> String {
     format!("{kind}stream {}{of_pool}", stream.0)
 }
 
-/// Without what is idle for other streams and pools the request does not fit, with it it would.
+/// Without what is idle for other streams and private pools the request does not fit, with it it would.
 pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let mut idle: BTreeMap<Owner, u64> = BTreeMap::new();
     // Segments that are wholly free were given back, or could be, whoever they served.
@@ -38,14 +47,16 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
     }
     let own = (None, request.stream, request.pool);
     let own_idle_bytes = idle.get(&own).copied().unwrap_or(0);
-    let others = || idle.iter().filter(|(owner, bytes)| **owner != own && **bytes > 0);
+    // The other pool of the same stream is no other stream's.
+    let is_own = |(private_pool, stream, _): Owner| private_pool.is_none() && stream == request.stream;
+    let others = || idle.iter().filter(|(owner, bytes)| !is_own(**owner) && **bytes > 0);
     let other_idle_bytes: u64 = others().map(|(_, bytes)| bytes).sum();
-    let room_bytes = view.room_bytes().saturating_add(view.returnable_bytes());
+    let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
     let own_bytes = own_idle_bytes.saturating_add(room_bytes);
     let needed_bytes = request.rounded_bytes;
     let (&largest, &largest_stream_idle_bytes) = others().max_by_key(|(_, bytes)| **bytes)?;
     // Where the own stream has enough in pieces, others matter only with one that is large enough.
-    let others_segments = view.segments.iter().filter(|segment| owner_of(segment) != own);
+    let others_segments = view.segments.iter().filter(|segment| !is_own(owner_of(segment)));
     let whole_elsewhere = others_segments.flat_map(SegmentView::holes).any(|bytes| bytes >= needed_bytes);
     let would_do = own_bytes < needed_bytes && own_bytes.saturating_add(other_idle_bytes) >= needed_bytes;
     if !(would_do || whole_elsewhere) || room_bytes >= needed_bytes {

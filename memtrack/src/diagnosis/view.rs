@@ -123,6 +123,8 @@ pub struct OutsideView {
     pub process_count: Option<u64>,
     /// What this process took outside the allocator since the context was measured.
     pub own_growth_bytes: Option<i64>,
+    /// The device is one that no GPU driver knows: a simulated one, or the host.
+    pub without_driver: bool,
 }
 
 /// One allocator at one moment. All sizes are bytes, rounded unless said otherwise.
@@ -148,6 +150,8 @@ pub struct AllocatorView {
     pub settings: SettingsView,
     /// The segments; none where the driver's own pool serves.
     pub segments: Vec<SegmentView>,
+    /// Whole free pages of expandable segments that also hold blocks in use: they can be given back without the rest.
+    pub free_page_bytes: u64,
     /// The live blocks by line and scope, those with the most bytes first.
     pub live: Vec<LiveGroup>,
     /// What failed attempts left behind.
@@ -184,8 +188,13 @@ impl AllocatorView {
         self.active_bytes.saturating_sub(self.allocated_bytes)
     }
 
-    /// In segments wholly free.
+    /// What emptying the cache gives back: segments wholly free, and whole free pages of expandable ones.
     pub fn returnable_bytes(&self) -> u64 {
+        self.whole_segment_bytes().saturating_add(self.free_page_bytes)
+    }
+
+    /// In segments wholly free.
+    pub(super) fn whole_segment_bytes(&self) -> u64 {
         self.segments.iter().filter(|segment| segment.is_idle()).map(SegmentView::size_bytes).sum()
     }
 

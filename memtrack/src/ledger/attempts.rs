@@ -15,6 +15,8 @@ pub(crate) struct FailedAttempt {
     pub(crate) requested_bytes: u64,
     /// The scopes around the request, the innermost first. Their records are held.
     scopes: Vec<ScopeKey>,
+    /// How many allocations each had seen.
+    allocation_counts: Vec<i64>,
     /// Who owned live blocks inside them, each with the position of the innermost scope that it is in.
     owners: Vec<(ScopeKey, usize)>,
 }
@@ -63,12 +65,14 @@ impl Ledger {
         if scopes.is_empty() {
             return None;
         }
+        let slots = scopes.iter().map(|key| self.scopes.slots.get(self.scopes.resolve(Some(*key)) as usize));
+        let allocation_counts = slots.map(|slot| slot.map_or(0, |slot| slot.owned.allocation_count)).collect();
         let inside = |owner| Some((owner, self.scopes.position_inside(owner, &scopes)?));
         let owners = owners.into_iter().filter_map(inside).collect();
         for key in &scopes {
             self.hold_scope(*key);
         }
-        Some(FailedAttempt { requested_bytes, scopes, owners })
+        Some(FailedAttempt { requested_bytes, scopes, allocation_counts, owners })
     }
 
     fn open_key_around(&mut self, key: ScopeKey) -> Option<ScopeKey> {
@@ -84,10 +88,17 @@ impl Ledger {
         }
     }
 
-    /// Which of an attempt's scopes was the attempt, and its name; `None` while none of them has ended.
+    /// Whether all of an attempt's scopes have ended, so that nothing is to be learnt of it any more.
+    pub(crate) fn attempt_is_settled(&self, attempt: &FailedAttempt) -> bool {
+        let slot_of = |key: &ScopeKey| self.scopes.slots.get(self.scopes.resolve(Some(*key)) as usize);
+        attempt.scopes.iter().all(|key| slot_of(key).is_none_or(|slot| !slot.open))
+    }
+
+    /// Which of an attempt's scopes was the attempt, and its name; `None` while none of them has ended, or has failed.
     ///
     /// It is the outermost that ended with an error, by a panic or cancelled. Where nobody said so, it is the outermost function that
-    /// ended: steps and epochs end after an error that was dealt with inside.
+    /// ended: steps and epochs end after an error that was dealt with inside. A function that allocated again after it had run out of
+    /// memory dealt with it too.
     pub(crate) fn ended_attempt(&self, attempt: &FailedAttempt) -> Option<(usize, &'static str)> {
         let ended = |failed: bool| {
             attempt.scopes.iter().enumerate().rev().find_map(|(position, key)| {
@@ -95,7 +106,8 @@ impl Ledger {
                 let is_meant = if failed {
                     !matches!(slot.outcome, Outcome::Ok)
                 } else {
-                    matches!(slot.kind, ScopeKind::Function | ScopeKind::CallSite(_))
+                    let has_recovered = slot.owned.allocation_count > attempt.allocation_counts[position];
+                    matches!(slot.kind, ScopeKind::Function | ScopeKind::CallSite(_)) && !has_recovered
                 };
                 is_meant.then_some((position, slot.name))
             })

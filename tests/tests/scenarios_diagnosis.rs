@@ -203,8 +203,11 @@ fn r15_the_slope_is_taken_on_the_floor_and_the_forecast_leaves_room_for_the_peak
     assert_eq!(completed, 393);
 }
 
+/// A detector, what it watched, what is kept there, and what it told at which step.
+type Kept = (LeakDetector, CachingAllocator, Vec<Buffer<u8>>, Vec<(u64, String)>);
+
 /// Steps that each keep so many blocks; the detector and what it said, and when.
-fn keeping(steps: &[(u64, usize)]) -> (LeakDetector, CachingAllocator, Vec<Buffer<u8>>, Vec<(u64, String)>) {
+fn keeping(steps: &[(u64, usize)]) -> Kept {
     let allocator = Scenario::new(1000, "").allocator.clone();
     let (mut detector, mut kept, mut said, mut number) = (LeakDetector::new(), Vec::new(), Vec::new(), 0);
     for (count, blocks) in steps {

@@ -109,15 +109,17 @@ async fn unwinds_later() {
     panic!("told");
 }
 
+/// Calls of each kind that come to their end.
+const CALLS_THAT_RETURN: [(&str, fn()); 4] = [
+    ("sync", || assert_eq!(returns(), 3)),
+    ("sync with err", || assert!(fails().is_err())),
+    ("async", || assert_eq!(block_on(returns_later()), 3)),
+    ("async with err", || assert!(block_on(fails_later()).is_err())),
+];
+
 #[test]
 fn a_panic_in_recording_leaves_the_call_once() {
-    let calls: [(&str, fn()); 4] = [
-        ("sync", || assert_eq!(returns(), 3)),
-        ("sync with err", || assert!(fails().is_err())),
-        ("async", || assert_eq!(block_on(returns_later()), 3)),
-        ("async with err", || assert!(block_on(fails_later()).is_err())),
-    ];
-    for (name, call) in calls {
+    for (name, call) in CALLS_THAT_RETURN {
         let layer = Panicking::at_record();
         let _installed = layer.install();
         assert!(panics(call), "{}", name);
@@ -127,13 +129,7 @@ fn a_panic_in_recording_leaves_the_call_once() {
 
 #[test]
 fn a_panic_in_recording_and_another_at_the_exit_end_as_one() {
-    let calls: [(&str, fn()); 4] = [
-        ("sync", || assert_eq!(returns(), 3)),
-        ("sync with err", || assert!(fails().is_err())),
-        ("async", || assert_eq!(block_on(returns_later()), 3)),
-        ("async with err", || assert!(block_on(fails_later()).is_err())),
-    ];
-    for (name, call) in calls {
+    for (name, call) in CALLS_THAT_RETURN {
         let layer = Panicking { at_exit: true, ..Panicking::at_record() };
         let _installed = layer.install();
         assert!(panics(call), "{}", name);

@@ -6,7 +6,7 @@ use crate::units::signed;
 pub(super) fn log(summary: &EpochSummary) {
     let reconciled = summary.driver.reconciliation();
     let codes: Vec<&str> = summary.findings.iter().map(|finding| finding.code().as_str()).collect();
-    let findings = codes.join(" ");
+    let findings = (!codes.is_empty()).then(|| codes.join(" "));
     tracing::info!(
         target: "memtrack::epoch",
         {
@@ -29,7 +29,7 @@ pub(super) fn log(summary: &EpochSummary) {
             mem.ooms = summary.oom_count,
             driver.used = reconciled.map(|figures| signed(figures.used_bytes)),
             driver.unexplained = reconciled.map(|figures| figures.unexplained_bytes),
-            findings,
+            findings = findings.as_deref(),
         },
         "epoch summary"
     );

@@ -138,7 +138,7 @@ pub mod run_file;
 pub mod scope;
 #[forbid(unsafe_code)]
 mod stats;
-#[forbid(unsafe_code)]
+#[deny(unsafe_code)]
 mod sync;
 #[forbid(unsafe_code)]
 pub mod testing;

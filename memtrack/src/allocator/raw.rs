@@ -6,12 +6,12 @@ use std::sync::Mutex;
 
 use super::error::AllocationError;
 use super::shard::Lease;
-use crate::sync::lock;
+use crate::sync::{BiasedMutex, lock};
 
 /// Leases by address.
 #[derive(Debug, Default)]
 pub(super) struct RawBlocks {
-    leases: Mutex<HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>>,
+    leases: BiasedMutex<HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>>,
     /// Blocks of no bytes whose address another block got: nobody can name them any more.
     displaced: Mutex<Vec<Lease>>,
 }
@@ -20,7 +20,7 @@ impl RawBlocks {
     /// Gives a block to the program by its address.
     pub(super) fn hold(&self, lease: Lease) -> u64 {
         let address = lease.address();
-        let displaced = lock(&self.leases).insert(address, lease);
+        let displaced = self.leases.lock().insert(address, lease);
         if let Some(displaced) = displaced {
             lock(&self.displaced).push(displaced);
         }
@@ -29,17 +29,17 @@ impl RawBlocks {
 
     /// Takes a block out; dropping the lease gives it back, which is to be done without the table's lock.
     pub(super) fn take(&self, address: u64) -> Result<Lease, AllocationError> {
-        lock(&self.leases).remove(&address).ok_or(AllocationError::InvalidPointer { address })
+        self.leases.lock().remove(&address).ok_or(AllocationError::InvalidPointer { address })
     }
 
     /// Uses a block that stays where it is.
     pub(super) fn with<R>(&self, address: u64, use_lease: impl FnOnce(&Lease) -> R) -> Result<R, AllocationError> {
-        lock(&self.leases).get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
+        self.leases.lock().get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
     }
 
     /// Gives every block back.
     pub(super) fn clear(&self) {
-        let leases = std::mem::take(&mut *lock(&self.leases));
+        let leases = std::mem::take(&mut *self.leases.lock());
         let displaced = std::mem::take(&mut *lock(&self.displaced));
         drop((leases, displaced));
     }

@@ -5,8 +5,8 @@
 //! pending frees, shard, the queues of pending frees or the ledger or the history.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::block::{Block, BlockIndex, BlockState, Origin};
 use super::inner::Inner;
@@ -19,7 +19,7 @@ use crate::history::TraceAction;
 use crate::history::recording::{Event, StackId};
 use crate::ledger::{EventLog, SplitChange};
 use crate::observer;
-use crate::sync::{get_mut, lock};
+use crate::sync::{BiasedGuard, BiasedMutex};
 
 /// One stream's pools: the default ones, or those of a private pool.
 ///
@@ -31,13 +31,13 @@ pub(crate) struct Shard {
     /// `None` for the default pools.
     pub(super) private: Option<Arc<PrivatePool>>,
     log: Arc<EventLog>,
-    pools: Mutex<StreamPools>,
+    pools: BiasedMutex<StreamPools>,
 }
 
 impl Shard {
     pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
         let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
-        let pools = Mutex::new(StreamPools::new(rules, no_split));
+        let pools = BiasedMutex::new(StreamPools::new(rules, no_split));
         Self { inner, stream, private, log: Arc::default(), pools }
     }
 
@@ -51,8 +51,8 @@ impl Shard {
     }
 
     #[inline]
-    pub(crate) fn pools(&self) -> MutexGuard<'_, StreamPools> {
-        lock(&self.pools)
+    pub(crate) fn pools(&self) -> BiasedGuard<'_, StreamPools> {
+        self.pools.lock()
     }
 
     /// Serves a request from the free blocks, if one fits.
@@ -217,7 +217,7 @@ impl Drop for Shard {
     fn drop(&mut self) {
         // The last buffer of an allocator whose handles are gone: what it left goes back to the device. A private pool that was
         // forgotten left nothing, and whoever forgot it holds locks.
-        if !get_mut(&mut self.pools).is_empty() {
+        if !self.pools.get_mut().is_empty() {
             self.inner.release_segments_of(self);
         }
     }

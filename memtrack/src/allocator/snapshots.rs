@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::block::{BlockIndex, BlockState, NO_BLOCK};
 use super::inner::{Growth, Inner};
@@ -13,13 +13,13 @@ use super::shard::Shard;
 use super::{CachingAllocator, events};
 use crate::history::recording::{self, DeviceState, SegmentState};
 use crate::history::{BlockStatus, HistoryOptions, Segment, Snapshot, WriteError};
-use crate::sync::lock;
+use crate::sync::{BiasedGuard, lock};
 
 impl Inner {
     /// Runs with every lock under which blocks change, so that what is seen fits together.
     pub(super) fn at_rest<R>(
         &self,
-        look: impl FnOnce(&Growth, &[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
+        look: impl FnOnce(&Growth, &[(&Arc<Shard>, BiasedGuard<'_, StreamPools>)]) -> R,
     ) -> R {
         let growth = lock(&self.growth);
         self.at_rest_in(&growth, |shards| look(&growth, shards))
@@ -29,7 +29,7 @@ impl Inner {
     pub(super) fn at_rest_in<R>(
         &self,
         _growth: &Growth,
-        look: impl FnOnce(&[(&Arc<Shard>, MutexGuard<'_, StreamPools>)]) -> R,
+        look: impl FnOnce(&[(&Arc<Shard>, BiasedGuard<'_, StreamPools>)]) -> R,
     ) -> R {
         // With growth held no shard is made, and nobody else ever holds more than one.
         let shards = self.shards();

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use super::block::{Block, BlockIndex, BlockState, NO_BLOCK};
 use super::inner::{Growth, Inner};
@@ -21,7 +21,7 @@ use crate::driver::{ContextMemory, DriverReport, OtherProcesses};
 use crate::history::BlockStatus;
 use crate::ledger::{FailedAttempt, Ledger, ScopeKey};
 use crate::stats::PoolKind;
-use crate::sync::lock;
+use crate::sync::{BiasedGuard, lock};
 
 /// So many failed attempts are remembered.
 const ATTEMPT_COUNT: usize = 4;
@@ -128,7 +128,7 @@ fn free_page_bytes(pools: &StreamPools) -> u64 {
     beside_others.filter_map(|free| pools.pages_of(&free)).map(|range| range.bytes).sum()
 }
 
-type Held<'a> = [(&'a Arc<Shard>, MutexGuard<'a, StreamPools>)];
+type Held<'a> = [(&'a Arc<Shard>, BiasedGuard<'a, StreamPools>)];
 
 impl Inner {
     /// Copies everything that a diagnosis needs. With `failure`, the attempt is remembered.

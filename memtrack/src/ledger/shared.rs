@@ -33,10 +33,10 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex};
 
 use super::{BlockEntry, Ledger, ScopeKey, SplitChange};
-use crate::sync::lock;
+use crate::sync::{BiasedGuard, BiasedMutex, lock};
 
 /// So many logged events are entered together when the books are free by then.
 pub(super) const BATCH_LEN: usize = 128;
@@ -93,7 +93,7 @@ struct Books {
 /// Locks are taken in this order: books, a log, the list of marked logs.
 #[derive(Debug)]
 pub(crate) struct SharedLedger {
-    books: Apart<Mutex<Books>>,
+    books: Apart<BiasedMutex<Books>>,
     sequence: Apart<AtomicU64>,
     marked_count: Apart<AtomicUsize>,
     /// Scopes over several devices that are open on this one: events are entered at once, see the module's proof. Read only
@@ -106,7 +106,7 @@ pub(crate) struct SharedLedger {
 impl SharedLedger {
     pub(crate) fn new(ledger: Ledger) -> Self {
         Self {
-            books: Apart(Mutex::new(Books { ledger, batch: Vec::new() })),
+            books: Apart(BiasedMutex::new(Books { ledger, batch: Vec::new() })),
             sequence: Apart::default(),
             marked_count: Apart::default(),
             at_once_count: AtomicUsize::new(0),
@@ -117,7 +117,7 @@ impl SharedLedger {
     /// The books, with everything in them that has happened.
     #[inline]
     pub(crate) fn lock(&self) -> LedgerGuard<'_> {
-        self.up_to_date(lock(&self.books.0))
+        self.up_to_date(self.books.0.lock())
     }
 
     /// As [`lock`](Self::lock). From here on until [`end_at_once`](Self::end_at_once), each event is entered before its
@@ -125,7 +125,7 @@ impl SharedLedger {
     pub(crate) fn lock_at_once(&self) -> LedgerGuard<'_> {
         self.at_once_count.fetch_add(1, Ordering::Relaxed);
         self.sequence.0.fetch_add(1, Ordering::AcqRel);
-        let mut books = lock(&self.books.0);
+        let mut books = self.books.0.lock();
         self.enter_logs(&mut books);
         LedgerGuard(books)
     }
@@ -176,15 +176,11 @@ impl SharedLedger {
         if self.marked_count.0.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        match self.books.0.try_lock() {
-            Ok(books) => Some(self.up_to_date(books)),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.up_to_date(poisoned.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.books.0.try_lock().map(|books| self.up_to_date(books))
     }
 
     #[inline]
-    fn up_to_date<'a>(&self, mut books: MutexGuard<'a, Books>) -> LedgerGuard<'a> {
+    fn up_to_date<'a>(&self, mut books: BiasedGuard<'a, Books>) -> LedgerGuard<'a> {
         if self.marked_count.0.load(Ordering::Acquire) > 0 {
             self.enter_logs(&mut books);
         }
@@ -207,7 +203,7 @@ impl SharedLedger {
         if len >= LOG_LIMIT || self.at_once_count.load(Ordering::Relaxed) > 0 {
             drop(self.lock());
         } else if len.is_multiple_of(BATCH_LEN)
-            && let Ok(mut books) = self.books.0.try_lock()
+            && let Some(mut books) = self.books.0.try_lock()
         {
             self.enter_logs(&mut books);
         }
@@ -249,7 +245,7 @@ impl SharedLedger {
 
 /// The books, held.
 #[derive(Debug)]
-pub(crate) struct LedgerGuard<'a>(MutexGuard<'a, Books>);
+pub(crate) struct LedgerGuard<'a>(BiasedGuard<'a, Books>);
 
 impl Deref for LedgerGuard<'_> {
     type Target = Ledger;

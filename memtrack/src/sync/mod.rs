@@ -1,4 +1,11 @@
-//! Locks that go on after a panic elsewhere.
+//! Locks that go on after a panic elsewhere, and one among them that is cheap for the thread which takes it most.
+//!
+//! Nothing that knows what is guarded may live here.
+
+mod barrier;
+mod biased;
+
+pub(crate) use biased::{BiasedGuard, BiasedMutex};
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -59,6 +59,10 @@ pub(crate) fn leave(allocator: u64, scope: ScopeKey) {
     let entry = Entry { allocator, scope };
     let _ = ENTERED.try_with(|entered| {
         let mut entered = entered.borrow_mut();
+        // Nearly always the innermost.
+        if entered.pop_if(|last| *last == entry).is_some() {
+            return;
+        }
         if let Some(position) = entered.iter().rposition(|found| *found == entry) {
             entered.remove(position);
         }

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, Weak};
 
-use crate::allocator::CachingAllocator;
+use crate::allocator::{CachingAllocator, Inner};
 use crate::sync::{read, write};
 
 static DEFAULT: RwLock<Option<CachingAllocator>> = RwLock::new(None);
+/// Counts the changes of the default, so that a thread knows whether what it remembers is the default still.
+static DEFAULT_CHANGES: AtomicU64 = AtomicU64::new(0);
 /// One byte, so that what is not measured costs one load however many switches there are.
 static SWITCHES: AtomicU8 = AtomicU8::new(ENABLED);
 static WARNED: AtomicBool = AtomicBool::new(false);
@@ -21,19 +23,31 @@ pub(crate) const MEASURE_ALL: u8 = 2;
 thread_local! {
     /// Allocators this thread made current, the newest last.
     static CURRENT: RefCell<Vec<CachingAllocator>> = const { RefCell::new(Vec::new()) };
+
+    /// The default after so many changes, as this thread saw it last: a scope then need not ask the lock that all threads share.
+    /// Weak: a thread that sleeps must not keep an allocator.
+    static LAST_DEFAULT: RefCell<Option<(u64, Weak<Inner>)>> = const { RefCell::new(None) };
 }
 
 /// Makes an allocator the process's default: what scopes, phases and epochs measure on threads that made no other
 /// current. The default keeps the allocator alive.
 pub fn set_default(allocator: &CachingAllocator) {
-    let former = write(&DEFAULT).replace(allocator.clone());
-    // Dropped outside the lock: this may be its last handle, and giving memory back takes time.
-    drop(former);
+    change_default(Some(allocator.clone()));
 }
 
 /// Takes the default away again.
 pub fn clear_default() {
-    let former = write(&DEFAULT).take();
+    change_default(None);
+}
+
+fn change_default(to: Option<CachingAllocator>) {
+    let former = {
+        let mut default = write(&DEFAULT);
+        // Under the lock, so that what a thread reads there belongs to the count it reads there.
+        DEFAULT_CHANGES.fetch_add(1, Ordering::Release);
+        std::mem::replace(&mut *default, to)
+    };
+    // Dropped outside the lock: this may be its last handle, and giving memory back takes time.
     drop(former);
 }
 
@@ -46,18 +60,68 @@ pub fn current() -> Option<CachingAllocator> {
 /// As [`current`]; says once per process what to do when there is none.
 pub(crate) fn current_or_warn() -> Option<CachingAllocator> {
     let current = current();
-    if current.is_none() && !WARNED.swap(true, Ordering::Relaxed) {
+    if current.is_none() {
+        warn_once();
+    }
+    current
+}
+
+/// As [`current_or_warn`], without making a handle.
+#[inline]
+pub(crate) fn current_inner_or_warn() -> Option<Arc<Inner>> {
+    let here = CURRENT
+        .try_with(|current| current.borrow().last().map(|allocator| Arc::clone(allocator.inner())))
+        .unwrap_or(None);
+    let current = here.or_else(default_inner);
+    if current.is_none() {
+        warn_once();
+    }
+    current
+}
+
+#[inline]
+fn default_inner() -> Option<Arc<Inner>> {
+    let changes = DEFAULT_CHANGES.load(Ordering::Acquire);
+    let last = LAST_DEFAULT.try_with(|last| match &*last.borrow() {
+        // The default is held by a handle, so it is there for as long as it is the default.
+        Some((seen, default)) if *seen == changes => Some(default.upgrade()),
+        _ => None,
+    });
+    match last {
+        Ok(Some(default)) => default,
+        _ => look_up_default(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_up_default() -> Option<Arc<Inner>> {
+    let default = read(&DEFAULT);
+    let inner = default.as_ref().map(|allocator| Arc::clone(allocator.inner()));
+    let seen = (DEFAULT_CHANGES.load(Ordering::Acquire), inner.as_ref().map_or_else(Weak::new, Arc::downgrade));
+    let _ = LAST_DEFAULT.try_with(|last| last.replace(Some(seen)));
+    inner
+}
+
+#[cold]
+#[inline(never)]
+fn warn_once() {
+    if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             target: "memtrack",
             "nothing is measured: no allocator is current; call memtrack::set_default(&allocator) once, or make_current() on this thread"
         );
     }
-    current
 }
 
 /// The allocator that scopes, phases and epochs measure; `None` with measuring off.
 pub(crate) fn measured() -> Option<CachingAllocator> {
     if enabled() { current_or_warn() } else { None }
+}
+
+/// As [`measured`], without making a handle.
+pub(crate) fn measured_inner() -> Option<Arc<Inner>> {
+    if enabled() { current_inner_or_warn() } else { None }
 }
 
 /// All switches, as [`ENABLED`] and [`MEASURE_ALL`]. One relaxed load.

@@ -71,6 +71,14 @@ impl Activation {
     pub(super) fn end(self, span: &Span, outcome: Outcome) -> Verdict {
         self.stop_watching();
         let Self { site, opened, phase_given, sampled } = self;
+        let opened = match opened {
+            // Measured for its phase or its call site alone: there is nobody to tell.
+            Some(Opened::One(scope)) if span.is_disabled() && !site.options.has_budget() => {
+                scope.close_unread(outcome);
+                return Verdict::none();
+            }
+            opened => opened,
+        };
         let closed = opened.map(|opened| opened.close(outcome, site.options.allowed_bytes()));
         contained(|| {
             record(span, site, closed.as_ref(), outcome, phase_given, sampled);

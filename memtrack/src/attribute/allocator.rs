@@ -1,8 +1,9 @@
 //! Which allocator an activation measures.
 
 use crate::CachingAllocator;
+use crate::allocator::Inner;
 use crate::allocators;
-use crate::current::current_or_warn;
+use crate::current::current_inner_or_warn;
 use std::cell::LazyCell;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -55,14 +56,18 @@ pub enum Measured {
     /// There is no allocator.
     Nothing,
     /// One allocator.
-    One(CachingAllocator),
+    One(Target),
     /// All of these together.
     Several(Vec<CachingAllocator>),
 }
 
+/// An allocator to be measured, without a handle of it: what is measured keeps the books, and not the cached memory.
+#[derive(Debug)]
+pub struct Target(pub(super) Arc<Inner>);
+
 /// The allocator that the option `device` names.
 pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Measured {
-    Measured::One(device.as_allocator().clone())
+    Measured::One(Target(Arc::clone(device.as_allocator().inner())))
 }
 
 /// What can stand for several allocators in `#[track_memory(devices = …)]`.
@@ -116,5 +121,5 @@ fn several(allocators: Vec<CachingAllocator>) -> Measured {
 
 /// The current allocator. Without one, a warning says so once per process: silence would read as "nothing happened".
 pub fn current_allocator() -> Measured {
-    current_or_warn().map_or(Measured::Nothing, Measured::One)
+    current_inner_or_warn().map_or(Measured::Nothing, |inner| Measured::One(Target(inner)))
 }

@@ -308,6 +308,21 @@ impl Ledger {
         if !self.scopes.is_open(key) {
             return None;
         }
+        let closed = self.close_open_scope(key, outcome);
+        Some(ClosedScope { phase_name: self.phases.name(closed.phase), ..closed })
+    }
+
+    /// As [`close_scope`](Self::close_scope) where nobody asks what happened; the name of the phase that the scope began, if it did.
+    pub(crate) fn close_scope_unread(&mut self, key: ScopeKey, outcome: Outcome) -> Option<&'static str> {
+        if !self.scopes.is_open(key) {
+            return None;
+        }
+        let own_phase = self.close_open_scope(key, outcome).own_phase?;
+        self.phases.name(own_phase)
+    }
+
+    #[inline(always)]
+    fn close_open_scope(&mut self, key: ScopeKey, outcome: Outcome) -> ClosedScope {
         let phase = self.scopes.phase_around(key);
         self.cut(phase);
         self.scopes.hand_threads_on(key);
@@ -320,7 +335,7 @@ impl Ledger {
             let name = self.phases.name_id(phase);
             self.epochs.phase_closed(name, &closed, &self.scopes);
         }
-        Some(ClosedScope { phase_name: self.phases.name(closed.phase), ..closed })
+        closed
     }
 
     /// Begins an epoch: a scope of its own, and rows per phase from here on.

@@ -126,8 +126,13 @@ impl Phases {
     /// The number of a name, given on first sight. Beyond 65,535 names, more than any summary can show, the rest is
     /// booked under "other".
     fn intern(&mut self, name: &'static str) -> NameId {
+        let mut first_names = self.names.iter().take(SCANNED_NAME_COUNT);
+        // Nearly always the same constant as before, which needs no look at the letters.
+        if let Some(index) = first_names.clone().position(|known| std::ptr::eq(*known, name)) {
+            return index as NameId;
+        }
         // The first entry is "other" itself, which a program may name.
-        if let Some(index) = self.names.iter().take(SCANNED_NAME_COUNT).position(|known| *known == name) {
+        if let Some(index) = first_names.position(|known| *known == name) {
             return index as NameId;
         }
         if let Some(id) = self.numbers.get(name) {

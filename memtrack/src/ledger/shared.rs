@@ -170,8 +170,16 @@ impl SharedLedger {
     }
 
     /// The books, if an event should be entered at once.
-    #[inline]
+    #[inline(always)]
     fn books_for(&self) -> Option<LedgerGuard<'_>> {
+        match self.books.0.try_lock_as_owner() {
+            Some(books) => Some(self.up_to_date(books)),
+            None => self.books_of_others(),
+        }
+    }
+
+    #[inline(never)]
+    fn books_of_others(&self) -> Option<LedgerGuard<'_>> {
         // Once one thread logs, all do, until a batch is full: while threads contend, the books should move rarely.
         if self.marked_count.0.load(Ordering::Relaxed) > 0 {
             return None;
@@ -179,7 +187,7 @@ impl SharedLedger {
         self.books.0.try_lock().map(|books| self.up_to_date(books))
     }
 
-    #[inline]
+    #[inline(always)]
     fn up_to_date<'a>(&self, mut books: BiasedGuard<'a, Books>) -> LedgerGuard<'a> {
         if self.marked_count.0.load(Ordering::Acquire) > 0 {
             self.enter_logs(&mut books);

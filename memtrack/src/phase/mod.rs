@@ -27,7 +27,7 @@ pub use summary::{EpochSummary, PhaseSummary};
 
 use crate::allocator::CachingAllocator;
 use crate::context;
-use crate::current::measured;
+use crate::current::{measured, measured_inner};
 use crate::ledger::{EpochKey, ScopeKind};
 use crate::observer;
 use crate::publish;
@@ -58,7 +58,7 @@ impl Phase {
 /// `name` is one of a fixed set, such as `data`, `forward`, `backward`, `optimizer`, `eval`; it is also what
 /// `#[track_memory(phase = "…")]` takes.
 pub fn phase(name: &'static str) -> Phase {
-    let scope = measured().map(|allocator| Scope::open(&allocator, name, Some(name)));
+    let scope = measured_inner().map(|inner| Scope::enter(OpenScope::open_named_in(inner, name, Some(name))));
     Phase { scope }
 }
 

@@ -16,6 +16,8 @@ use crate::sync::lock;
 
 /// The share of time that samples at boundaries may take is one in so many.
 const REST_FACTOR: u32 = 1000;
+/// At most so many boundaries pass between two readings of the clock.
+const MOST_SKIPPED: u64 = 16;
 /// Longer intervals are as good as never.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -49,7 +51,42 @@ pub(super) struct Sampling {
     at_boundaries: AtomicBool,
     /// Since `CLOCK`; no sample at a boundary before.
     next_nanos: AtomicU64,
+    readings: Readings,
     taken: Mutex<Taken>,
+}
+
+/// When the clock was read at boundaries. Where phases are short it is read at few of them: it would cost as much as the phase's
+/// own books. Threads that count at once may lose a count; then the clock is read a little later.
+#[derive(Debug, Default)]
+struct Readings {
+    /// Boundaries still to pass before the next.
+    left_count: AtomicU64,
+    /// Boundaries passed without a reading before the last.
+    skipped_count: AtomicU64,
+    last_nanos: AtomicU64,
+}
+
+impl Readings {
+    /// Whether the clock is to be read at this boundary.
+    #[inline]
+    fn is_due(&self) -> bool {
+        let left_count = self.left_count.load(Ordering::Relaxed);
+        if left_count > 0 {
+            self.left_count.store(left_count - 1, Ordering::Relaxed);
+        }
+        left_count == 0
+    }
+
+    /// It is `now`; nothing is to be done before `next`. Boundaries are left out for a quarter of that time, if they go on coming as
+    /// fast as since the last reading.
+    fn read(&self, now_nanos: u64, next_nanos: u64) {
+        let last_nanos = self.last_nanos.swap(now_nanos, Ordering::Relaxed);
+        let passed_count = self.skipped_count.load(Ordering::Relaxed) + 1;
+        let apart_nanos = (now_nanos.saturating_sub(last_nanos) / passed_count).max(1);
+        let skipped_count = (next_nanos.saturating_sub(now_nanos) / 4 / apart_nanos).min(MOST_SKIPPED);
+        self.skipped_count.store(skipped_count, Ordering::Relaxed);
+        self.left_count.store(skipped_count, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -112,7 +149,7 @@ fn query(inner: &Arc<Inner>) -> Option<(u64, u64)> {
 /// A phase began or ended. No lock may be held.
 fn at_boundary(inner: &Arc<Inner>, phase: &'static str) {
     let sampling = &companion::of_inner(inner).sampling;
-    if !sampling.at_boundaries.load(Ordering::Relaxed) {
+    if !sampling.at_boundaries.load(Ordering::Relaxed) || !sampling.readings.is_due() {
         return;
     }
     let started = now_nanos();
@@ -120,12 +157,18 @@ fn at_boundary(inner: &Arc<Inner>, phase: &'static str) {
     // Of several threads one.
     let wins = || sampling.next_nanos.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if started < next || !wins() {
+        // Another thread samples, and will say when the next is due.
+        if next != u64::MAX {
+            sampling.readings.read(started, next);
+        }
         return;
     }
     let sample = query(inner);
     let ended = now_nanos();
     let rest = ended.saturating_sub(started).saturating_mul(u64::from(REST_FACTOR));
-    sampling.next_nanos.store(ended.saturating_add(rest), Ordering::Relaxed);
+    let next = ended.saturating_add(rest);
+    sampling.next_nanos.store(next, Ordering::Relaxed);
+    sampling.readings.read(ended, next);
     sampling.add(Occasion::Boundary, phase, sample);
 }
 
@@ -213,6 +256,28 @@ impl Drop for DriverSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_is_read_at_few_boundaries_where_they_come_fast_and_at_each_where_they_come_slowly() {
+        let readings_of = |apart_nanos: u64, boundary_count: u64| {
+            let (readings, mut read_count, mut next_nanos) = (Readings::default(), 0, 0);
+            for boundary in 1..=boundary_count {
+                if !readings.is_due() {
+                    continue;
+                }
+                read_count += 1;
+                let now_nanos = boundary * apart_nanos;
+                // A sample of 6 microseconds, with the rest after it.
+                next_nanos = if now_nanos >= next_nanos { now_nanos + 6_000_000 } else { next_nanos };
+                readings.read(now_nanos, next_nanos);
+            }
+            read_count
+        };
+        assert_eq!(readings_of(1_000_000_000, 100), 100);
+        assert_eq!(readings_of(2_000_000, 100), 100);
+        let fast = readings_of(30_000, 17_000);
+        assert!((1000..4000).contains(&fast), "{fast} readings");
+    }
 
     #[test]
     fn a_sampler_with_the_longest_interval_waits_and_ends_when_it_is_dropped() {

@@ -52,7 +52,19 @@ impl OpenScope {
 
     /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
     pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
-        Self::open_kind(allocator, site.name(), ScopeKind::CallSite(site.id()), phase)
+        Self::open_site_in(Arc::clone(allocator.inner()), site, phase)
+    }
+
+    #[inline]
+    pub(crate) fn open_named_in(inner: Arc<Inner>, name: &'static str, phase: Option<&'static str>) -> Self {
+        let parent = context::current(inner.id);
+        Self::open_in(inner, parent, name, ScopeKind::Function, phase)
+    }
+
+    #[inline]
+    pub(crate) fn open_site_in(inner: Arc<Inner>, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        let parent = context::current(inner.id);
+        Self::open_in(inner, parent, site.name(), ScopeKind::CallSite(site.id()), phase)
     }
 
     pub(crate) fn open_kind(
@@ -61,26 +73,27 @@ impl OpenScope {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
-        Self::open_in(allocator, context::current(allocator.inner().id), name, kind, phase)
+        let inner = Arc::clone(allocator.inner());
+        let parent = context::current(inner.id);
+        Self::open_in(inner, parent, name, kind, phase)
     }
 
     /// Opens a scope, inside the one this thread is in, whose allocations are observed.
     pub(crate) fn open_observed(allocator: &CachingAllocator, name: &'static str) -> (Self, Observation) {
         let parent = context::current(allocator.inner().id);
-        let open = Self::open_in(allocator, parent, name, ScopeKind::Function, None);
+        let open = Self::open_in(Arc::clone(allocator.inner()), parent, name, ScopeKind::Function, None);
         let observation = Observation::begin(open.inner.id, parent, open.key);
         (open, observation)
     }
 
     #[inline]
     fn open_in(
-        allocator: &CachingAllocator,
+        inner: Arc<Inner>,
         parent: Option<ScopeKey>,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
-        let inner = Arc::clone(allocator.inner());
         let key = {
             let mut ledger = inner.ledger();
             let key = ledger.open_scope(parent, kind, phase);
@@ -124,6 +137,18 @@ impl OpenScope {
     /// Ends the scope and says what happened in it.
     pub fn close(mut self, outcome: Outcome) -> ScopeRecord {
         self.end(outcome)
+    }
+
+    /// As [`close`](Self::close) where nobody reads the record.
+    #[inline]
+    pub(crate) fn close_unread(mut self, outcome: Outcome) {
+        self.is_open = false;
+        context::leave(self.inner.id, self.key);
+        let phase = self.inner.ledger().close_scope_unread(self.key, outcome);
+        self.inner.history.annotate(Stage::End, self.name);
+        if let (Some(phase), Some(at_boundary)) = (phase, self.inner.at_phase_boundary.get()) {
+            at_boundary(&self.inner, phase);
+        }
     }
 
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
@@ -228,5 +253,5 @@ impl Drop for Scope {
 /// ```
 #[must_use = "a scope that is dropped at once measures nothing"]
 pub fn scope(name: &'static str) -> Option<Scope> {
-    current::measured().map(|allocator| Scope::open(&allocator, name, None))
+    current::measured_inner().map(|inner| Scope::enter(OpenScope::open_named_in(inner, name, None)))
 }

@@ -141,6 +141,12 @@ impl<T> BiasedMutex<T> {
         }
     }
 
+    /// The lock, if this thread owns it.
+    #[inline(always)]
+    pub(crate) fn try_lock_as_owner(&self) -> Option<BiasedGuard<'_, T>> {
+        self.enter_as_owner(current_thread())
+    }
+
     /// What is guarded, by the only one who knows of the lock.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()

@@ -200,10 +200,15 @@ impl Recorder {
     }
 
     /// Records one end of a named stretch of the program. Does nothing when off.
+    #[inline]
     pub fn annotate(&self, stage: Stage, name: &str) {
-        if !self.is_on() {
-            return;
+        if self.is_on() {
+            self.record_annotation(stage, name);
         }
+    }
+
+    #[cold]
+    fn record_annotation(&self, stage: Stage, name: &str) {
         let name = Arc::from(name);
         let mut state = lock(&self.state);
         if state.enabled.is_some() {

@@ -1,9 +1,11 @@
 //! Which allocator an activation measures.
 
+use super::site::Site;
 use crate::CachingAllocator;
 use crate::allocator::Inner;
 use crate::allocators;
 use crate::current::current_inner_or_warn;
+use crate::scope::OpenScope;
 use std::cell::LazyCell;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -63,7 +65,15 @@ pub enum Measured {
 
 /// An allocator to be measured, without a handle of it: what is measured keeps the books, and not the cached memory.
 #[derive(Debug)]
-pub struct Target(pub(super) Arc<Inner>);
+pub struct Target(Arc<Inner>);
+
+impl Target {
+    /// Opens the scope of a call.
+    #[inline]
+    pub(super) fn open(self, site: &'static Site, phase: Option<&'static str>) -> OpenScope {
+        OpenScope::open_site_in(self.0, &site.call_site, phase)
+    }
+}
 
 /// The allocator that the option `device` names.
 pub fn allocator_of(device: &(impl AsAllocator + ?Sized)) -> Measured {

@@ -5,7 +5,7 @@ use super::allocator::Measured;
 use super::budget::Verdict;
 use super::site::Site;
 use super::subscriber::DroppedContained;
-use crate::scope::Outcome;
+use crate::scope::{OpenScope, Outcome};
 use std::mem::ManuallyDrop;
 use std::thread::panicking;
 use tracing::Span;
@@ -23,12 +23,35 @@ pub struct Guard {
 
 #[derive(Debug)]
 struct Call {
-    span: EnteredSpan,
-    activation: Activation,
+    kind: Kind,
     /// The outcome unless the call unwinds.
     outcome: Outcome,
     /// Whether the thread already unwound at entry: then this call is made by a destructor, and not itself panicking.
     panicking_at_entry: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A call whose end has somebody to tell of: a span, or whoever set a budget.
+    Told { span: EnteredSpan, activation: Activation },
+    /// A call that counts for its phase and its call site alone. Nothing is moved for it that nobody will read.
+    Quiet(OpenScope),
+}
+
+impl Kind {
+    fn enter(&self) {
+        match self {
+            Self::Told { activation, .. } => activation.enter(),
+            Self::Quiet(scope) => scope.enter(),
+        }
+    }
+
+    fn leave(&self) {
+        match self {
+            Self::Told { activation, .. } => activation.leave(),
+            Self::Quiet(scope) => scope.leave(),
+        }
+    }
 }
 
 impl Guard {
@@ -48,10 +71,14 @@ impl Guard {
         sampled: u64,
         measured: Measured,
     ) {
-        let span = span.entered();
-        let activation = Activation::open(site, phase, sampled, measured);
-        activation.enter();
-        *self.call = Some(Call { span, activation, outcome: Outcome::Ok, panicking_at_entry: panicking() });
+        let kind = match measured {
+            Measured::One(target) if span.is_none() && site.options.tells_nobody() => {
+                Kind::Quiet(target.open(site, phase))
+            }
+            measured => open_told(span, site, phase, sampled, measured),
+        };
+        kind.enter();
+        *self.call = Some(Call { kind, outcome: Outcome::Ok, panicking_at_entry: panicking() });
     }
 
     /// Whether the call is measured.
@@ -72,11 +99,11 @@ impl Guard {
     /// `Debug` and the subscriber do is not the function's.
     #[inline]
     pub fn aside(&self) -> Aside<'_> {
-        let activation = self.call.as_ref().map(|call| &call.activation);
-        if let Some(activation) = activation {
-            activation.leave();
+        let kind = self.call.as_ref().map(|call| &call.kind);
+        if let Some(kind) = kind {
+            kind.leave();
         }
-        Aside(activation)
+        Aside(kind)
     }
 
     /// From here on, a call that does not say how it ends has failed: it left by `?`.
@@ -114,13 +141,13 @@ impl Drop for Guard {
 
 /// See [`Guard::aside`].
 #[derive(Debug)]
-pub struct Aside<'a>(Option<&'a Activation>);
+pub struct Aside<'a>(Option<&'a Kind>);
 
 impl Drop for Aside<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(activation) = self.0 {
-            activation.enter();
+        if let Some(kind) = self.0 {
+            kind.enter();
         }
     }
 }
@@ -128,14 +155,31 @@ impl Drop for Aside<'_> {
 impl Call {
     #[inline]
     fn end(self) -> Verdict {
-        let Self { span, activation, outcome, panicking_at_entry } = self;
+        let Self { kind, outcome, panicking_at_entry } = self;
         let outcome = if panicking() && !panicking_at_entry { Outcome::Panic } else { outcome };
-        // Leaving and closing the span are the subscriber's as well, also when recording panicked.
-        let left = DroppedContained::new(span);
-        let verdict = left.get().map_or(Verdict::none(), |span| activation.end(span, outcome));
-        drop(left);
-        verdict
+        match kind {
+            Kind::Told { span, activation } => end_told(span, activation, outcome),
+            Kind::Quiet(scope) => {
+                scope.close_unread(outcome);
+                Verdict::none()
+            }
+        }
     }
+}
+
+#[inline(never)]
+fn open_told(span: Span, site: &'static Site, phase: Option<&'static str>, sampled: u64, measured: Measured) -> Kind {
+    let span = span.entered();
+    Kind::Told { span, activation: Activation::open(site, phase, sampled, measured) }
+}
+
+#[inline(never)]
+fn end_told(span: EnteredSpan, activation: Activation, outcome: Outcome) -> Verdict {
+    // Leaving and closing the span are the subscriber's as well, also when recording panicked.
+    let left = DroppedContained::new(span);
+    let verdict = left.get().map_or(Verdict::none(), |span| activation.end(span, outcome));
+    drop(left);
+    verdict
 }
 
 /// A closure that is called once. The bound keeps rustc from inferring one that could be called again, whose borrows would

@@ -1,6 +1,6 @@
 //! The scope of one activation, on one device or on several.
 
-use super::allocator::{Measured, Target};
+use super::allocator::Measured;
 use super::site::Site;
 use crate::ledger::ScopeKey;
 use crate::scope::{LiveSite, OpenDevicesScope, OpenScope, Outcome, ScopeRecord};
@@ -40,7 +40,7 @@ impl Opened {
     pub(super) fn open(measured: Measured, site: &'static Site, phase: Option<&'static str>) -> Option<Self> {
         match measured {
             Measured::Nothing => None,
-            Measured::One(Target(inner)) => Some(Self::One(OpenScope::open_site_in(inner, &site.call_site, phase))),
+            Measured::One(target) => Some(Self::One(target.open(site, phase))),
             Measured::Several(allocators) => {
                 Some(Self::Several(Box::new(OpenDevicesScope::open_site(&allocators, &site.call_site, phase))))
             }

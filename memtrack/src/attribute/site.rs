@@ -126,6 +126,11 @@ impl Options {
         }
     }
 
+    /// Whether nobody but a span wants to know how a call ended.
+    pub(super) const fn tells_nobody(&self) -> bool {
+        !self.has_budget() && !self.watches_oom()
+    }
+
     pub(super) const fn watches_oom(&self) -> bool {
         self.oom_event || self.oom_snapshot
     }

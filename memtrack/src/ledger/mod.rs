@@ -317,8 +317,7 @@ impl Ledger {
         if !self.scopes.is_open(key) {
             return None;
         }
-        let own_phase = self.close_open_scope(key, outcome).own_phase?;
-        self.phases.name(own_phase)
+        self.close_open_scope(key, outcome).own_phase.and_then(|own_phase| self.phases.name(own_phase))
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use crate::context;
 use crate::device::Stream;
 use crate::history::TraceAction;
 use crate::history::recording::{Event, StackId};
-use crate::ledger::{EventLog, SplitChange};
+use crate::ledger::SplitChange;
 use crate::observer;
 use crate::sync::{BiasedGuard, BiasedMutex};
 
@@ -30,7 +30,6 @@ pub(crate) struct Shard {
     pub(crate) stream: Stream,
     /// `None` for the default pools.
     pub(super) private: Option<Arc<PrivatePool>>,
-    log: Arc<EventLog>,
     pools: BiasedMutex<StreamPools>,
 }
 
@@ -38,7 +37,7 @@ impl Shard {
     pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
         let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
         let pools = BiasedMutex::new(StreamPools::new(rules, no_split));
-        Self { inner, stream, private, log: Arc::default(), pools }
+        Self { inner, stream, private, pools }
     }
 
     pub(super) fn pool_id(&self) -> PoolId {
@@ -121,7 +120,7 @@ impl Shard {
         if observer::any_observer() {
             block.observe(inner.id);
         }
-        inner.ledger.allocated(&self.log, &entry, split, context);
+        inner.ledger.allocated(&entry, split, context);
         if inner.history.is_on() {
             inner.history.record([self.event(TraceAction::Alloc, block)]);
         }
@@ -160,7 +159,7 @@ impl Shard {
         }
         let Some(uses) = uses else {
             let split = pools.take_back(index, inner.search_count(entry.pool));
-            inner.ledger.freed(&self.log, &entry, split, owner, context);
+            inner.ledger.freed(&entry, split, owner, context);
             return;
         };
         block.state = BlockState::PendingFree;

@@ -12,11 +12,13 @@ mod call_sites;
 mod calls;
 mod combined;
 mod epochs;
+mod event;
 mod held;
 mod matrix;
 mod outcome;
 mod owners;
 mod phases;
+mod ring;
 mod scopes;
 mod shared;
 mod slot;
@@ -32,7 +34,7 @@ pub(crate) use epochs::{ClosedEpoch, EpochKey, HeldAtPeak, OriginRow, PhaseRow};
 pub(crate) use matrix::Amount;
 pub use outcome::Outcome;
 use phases::{OTHER_PHASE, PhaseId};
-pub(crate) use shared::{EventLog, LedgerGuard, SharedLedger};
+pub(crate) use shared::{LedgerGuard, SharedLedger};
 pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
 pub(crate) use threads::{ThreadNumber, current as current_thread};
 
@@ -53,7 +55,7 @@ pub(crate) struct SplitChange {
 }
 
 /// A block as the ledger sees it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
     pub(crate) pool: PoolKind,
     /// Rounded.

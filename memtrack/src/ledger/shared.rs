@@ -1,116 +1,78 @@
-//! The ledger behind its lock, and the logs of threads that find the lock taken.
+//! The ledger behind its lock, and the ring through which events of threads that meet there come in.
 //!
 //! A peak is a property of one order of all events, so all threads of a device meet here. They would also wait for each
-//! other here: the books are many cache lines, which would have to move from core to core for each event. So a thread that
-//! finds the books taken writes its event into the log of its stream, with a number from a common sequence, and goes on.
-//! Whoever takes the books next enters the logs first, many events at once.
+//! other here: the books are many cache lines, which would have to move from core to core for each event. So once a
+//! thread finds the books taken, events are *put off*: their threads write them into a [`Ring`], with a number from a common
+//! sequence, and go on. Whoever takes the books next enters them first, many at once. When for a while only one thread had anything
+//! to write, events are entered directly again.
 //!
 //! **Why this is exact.** Whenever one operation ended before another began, the books have the two in this order:
 //!
-//! - Both logged: their numbers are in this order. Entering takes a number S first and enters, by number, what is below S in
-//!   all logs. If the second is entered, its number is below S, so the first was logged, and its log marked, before S was
-//!   taken; a number is drawn under its log's lock, so none below S can come into a log that has been looked at.
-//! - The first logged, the second not: the second found a log marked once it had the books, and entered it first.
-//! - The first not logged: it was in the books before the second began.
+//! - Both were put off: their numbers are in this order, and they are entered by number.
+//! - The first was put off, the second not: the second has the books and enters all events whose numbers were drawn by then, waiting for
+//!   those that are being written. The first's is among them.
+//! - The first was not put off: it was in the books before the second began.
 //!
-//! Operations that overlap in time have no order, and get one. A thread that finds the books free never logs.
+//! Operations that overlap in time have no order, and get one.
 //!
-//! **Events of several devices.** Each device has books and a sequence of its own, so an event that waits in a log has no place
+//! **Events of several devices.** Each device has books and a sequence of its own, so an event that was put off has no place
 //! among those of another device. While a scope is open on several devices, their events are therefore entered *at once*:
-//! before the operation returns. The scope's opening (1) raises a count, (2) draws a number, (3) takes the books and enters
-//! the logs, looking at the list of marked ones even if it seems empty. A writer that has logged an event, and let go of its
-//! log's lock, reads the count; if it is not zero, it takes the books, and so enters what it logged. Then each event that is
-//! logged is entered by step 3, or its writer sees the count:
-//!
-//! - Its number was drawn after step 2. All draws are read-modify-writes of one variable, so step 2 happens before the draw, and
-//!   step 1 before the reading of the count.
-//! - It was drawn before, and step 3 looked at its log afterwards: it was entered, its number being below S.
-//! - It was drawn before, and step 3 looked at its log before the writer locked it: the log's lock orders the two, and the
-//!   writer sees the count.
-//! - It was drawn before, and step 3 did not look at its log, which was not in the list then. Whoever marked it did so later;
-//!   the list's lock orders step 3 before that, the log's lock that before the end of the writing, and the writer sees the
-//!   count.
+//! before the operation returns. The scope's opening (1) raises a count, (2) writes a mark, which draws a number, and (3) takes the
+//! books and enters all that is below it. A writer reads the count after it has drawn its number, and if it is not zero takes the
+//! books, and so enters what it wrote. All draws are read-modify-writes of one variable: a number drawn before step 2 is
+//! entered by step 3, and one drawn after it was drawn after step 1, so that its writer sees the count.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use super::event::Event;
+use super::ring::{Apart, RING_LEN, Ring, pause};
+use super::threads::ThreadSet;
 use super::{BlockEntry, Ledger, ScopeKey, SplitChange};
-use crate::sync::{BiasedGuard, BiasedMutex, lock};
+use crate::sync::{BiasedGuard, BiasedMutex};
 
-/// So many logged events are entered together when the books are free by then.
-pub(super) const BATCH_LEN: usize = 128;
-/// With so many the writer waits for the books: they must not be put off for ever.
-const LOG_LIMIT: usize = 16 * BATCH_LEN;
-
-/// What can be logged: the events of the cached path.
-#[derive(Debug, Clone, Copy)]
-enum Event {
-    Allocated { entry: BlockEntry, split: SplitChange, owner: Option<ScopeKey> },
-    Freed { entry: BlockEntry, split: SplitChange, owner: Option<ScopeKey>, context: Option<ScopeKey> },
-}
-
-impl Ledger {
-    #[inline]
-    fn enter(&mut self, event: &Event) {
-        match event {
-            Event::Allocated { entry, split, owner } => self.allocated(entry, *split, *owner),
-            Event::Freed { entry, split, owner, context } => {
-                self.free_requested(entry, *owner, *context);
-                self.free_completed(entry, *split);
-            }
-        }
-    }
-}
-
-/// Events of one stream that are not in the books yet, in order of their numbers.
-#[derive(Debug, Default)]
-pub(crate) struct EventLog {
-    events: Mutex<Vec<(u64, Event)>>,
-}
-
-impl EventLog {
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        lock(&self.events).len()
-    }
-}
-
-/// Alone on its cache lines: what stands next to it is read by all threads and should not move when this is written.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
+/// Whoever writes each so-many-th event enters what was put off, if the books are free.
+pub(super) const BATCH_LEN: u64 = 128;
+/// With so many waiting, a writer first sees to it that they are entered: the ring must not fill.
+const MOST_WAITING: u64 = RING_LEN / 2;
+/// So often it looks whether another does it; then it waits for the books.
+const MOST_LOOKS: u32 = 80;
+/// When so many events in a row were of one thread, they are put off no more.
+const ALONE_COUNT: u64 = 8 * BATCH_LEN;
 
 #[derive(Debug)]
 struct Books {
     ledger: Ledger,
-    /// Kept for its capacity.
-    batch: Vec<(u64, Event)>,
+    /// How many events of the ring are in the ledger.
+    entered_count: u64,
+    /// Those who wrote since it was last asked whether several do, and how much.
+    writers: ThreadSet,
+    writer_event_count: u64,
 }
 
 /// A device's ledger for many threads.
-///
-/// Locks are taken in this order: books, a log, the list of marked logs.
 #[derive(Debug)]
 pub(crate) struct SharedLedger {
     books: Apart<BiasedMutex<Books>>,
-    sequence: Apart<AtomicU64>,
-    marked_count: Apart<AtomicUsize>,
+    ring: Ring,
+    /// Several threads meet here: their events are put off.
+    is_shared: Apart<AtomicBool>,
+    /// The books' own count, as it was not long ago.
+    entered_count: Apart<AtomicU64>,
     /// Scopes over several devices that are open on this one: events are entered at once, see the module's proof. Read only
-    /// where an event was logged.
+    /// where an event was put off.
     at_once_count: AtomicUsize,
-    /// Logs with events.
-    marked: Mutex<Vec<Arc<EventLog>>>,
 }
 
 impl SharedLedger {
     pub(crate) fn new(ledger: Ledger) -> Self {
+        let books = Books { ledger, entered_count: 0, writers: ThreadSet::default(), writer_event_count: 0 };
         Self {
-            books: Apart(BiasedMutex::new(Books { ledger, batch: Vec::new() })),
-            sequence: Apart::default(),
-            marked_count: Apart::default(),
+            books: Apart(BiasedMutex::new(books)),
+            ring: Ring::default(),
+            is_shared: Apart::default(),
+            entered_count: Apart::default(),
             at_once_count: AtomicUsize::new(0),
-            marked: Mutex::default(),
         }
     }
 
@@ -124,10 +86,8 @@ impl SharedLedger {
     /// operation returns, and what came before is.
     pub(crate) fn lock_at_once(&self) -> LedgerGuard<'_> {
         self.at_once_count.fetch_add(1, Ordering::Relaxed);
-        self.sequence.0.fetch_add(1, Ordering::AcqRel);
-        let mut books = self.books.0.lock();
-        self.enter_logs(&mut books);
-        LedgerGuard(books)
+        self.write(Event::Mark);
+        self.lock()
     }
 
     /// Ends what one [`lock_at_once`](Self::lock_at_once) began.
@@ -135,26 +95,19 @@ impl SharedLedger {
         self.at_once_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A block was handed out; `log` is its stream's.
+    /// A block was handed out.
     #[inline]
-    pub(crate) fn allocated(
-        &self,
-        log: &Arc<EventLog>,
-        entry: &BlockEntry,
-        split: SplitChange,
-        owner: Option<ScopeKey>,
-    ) {
+    pub(crate) fn allocated(&self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
         match self.books_for() {
             Some(mut books) => books.allocated(entry, split, owner),
-            None => self.write(log, Event::Allocated { entry: *entry, split, owner }),
+            None => self.put_off(Event::Allocated { entry: *entry, split, owner }),
         }
     }
 
-    /// A block was given back and is free; `log` is its stream's.
+    /// A block was given back and is free.
     #[inline]
     pub(crate) fn freed(
         &self,
-        log: &Arc<EventLog>,
         entry: &BlockEntry,
         split: SplitChange,
         owner: Option<ScopeKey>,
@@ -165,89 +118,131 @@ impl SharedLedger {
                 books.free_requested(entry, owner, context);
                 books.free_completed(entry, split);
             }
-            None => self.write(log, Event::Freed { entry: *entry, split, owner, context }),
+            None => self.put_off(Event::Freed { entry: *entry, split, owner, context }),
         }
     }
 
-    /// The books, if an event should be entered at once.
+    /// The books, if an event should be entered directly.
     #[inline(always)]
     fn books_for(&self) -> Option<LedgerGuard<'_>> {
         match self.books.0.try_lock_as_owner() {
             Some(books) => Some(self.up_to_date(books)),
-            None => self.books_of_others(),
+            None => self.books_for_others(),
         }
     }
 
     #[inline(never)]
-    fn books_of_others(&self) -> Option<LedgerGuard<'_>> {
-        // Once one thread logs, all do, until a batch is full: while threads contend, the books should move rarely.
-        if self.marked_count.0.load(Ordering::Relaxed) > 0 {
+    fn books_for_others(&self) -> Option<LedgerGuard<'_>> {
+        // While threads meet, the books should move from core to core rarely.
+        if self.is_shared.0.load(Ordering::Relaxed) {
             return None;
         }
-        self.books.0.try_lock().map(|books| self.up_to_date(books))
+        let books = self.books.0.try_lock();
+        if books.is_none() {
+            self.is_shared.0.store(true, Ordering::Relaxed);
+        }
+        books.map(|books| self.up_to_date(books))
     }
 
     #[inline(always)]
     fn up_to_date<'a>(&self, mut books: BiasedGuard<'a, Books>) -> LedgerGuard<'a> {
-        if self.marked_count.0.load(Ordering::Acquire) > 0 {
-            self.enter_logs(&mut books);
+        // What comes from here on is for the next who takes the books.
+        let end = self.ring.drawn_count();
+        if end != books.entered_count {
+            self.enter_below(&mut books, end);
         }
         LedgerGuard(books)
     }
 
     #[cold]
     #[inline(never)]
-    fn write(&self, log: &Arc<EventLog>, event: Event) {
-        let len = {
-            let mut events = lock(&log.events);
-            // Drawn under the log's lock: see the module's proof.
-            events.push((self.sequence.0.fetch_add(1, Ordering::AcqRel), event));
-            if events.len() == 1 {
-                self.mark(log);
-            }
-            events.len()
-        };
-        // The count is read after the event is in its log: see the module's proof.
-        if len >= LOG_LIMIT || self.at_once_count.load(Ordering::Relaxed) > 0 {
+    fn put_off(&self, event: Event) {
+        if self.is_behind() {
+            self.catch_up();
+        }
+        let number = self.write(event);
+        // The count is read after the number was drawn: see the module's proof.
+        if self.at_once_count.load(Ordering::Relaxed) > 0 {
             drop(self.lock());
-        } else if len.is_multiple_of(BATCH_LEN)
+        } else if (number + 1).is_multiple_of(BATCH_LEN)
             && let Some(mut books) = self.books.0.try_lock()
         {
-            self.enter_logs(&mut books);
+            self.enter_below(&mut books, number + 1);
         }
     }
 
-    fn mark(&self, log: &Arc<EventLog>) {
-        let mut marked = lock(&self.marked);
-        marked.push(Arc::clone(log));
-        self.marked_count.0.store(marked.len(), Ordering::Release);
+    #[inline]
+    fn is_behind(&self) -> bool {
+        self.ring.drawn_count().wrapping_sub(self.entered_count.0.load(Ordering::Relaxed)).cast_signed()
+            > MOST_WAITING.cast_signed()
     }
 
-    /// Enters all logged events that happened before now.
+    #[cold]
+    fn catch_up(&self) {
+        if let Some(books) = self.books.0.try_lock() {
+            drop(self.up_to_date(books));
+            return;
+        }
+        let mut looks = 0;
+        while self.is_behind() {
+            if looks == MOST_LOOKS {
+                drop(self.lock());
+                return;
+            }
+            pause(&mut looks);
+        }
+    }
+
+    fn write(&self, event: Event) -> u64 {
+        let mut looks = 0;
+        self.ring.write(&event.to_words(), |number| {
+            // The ring is full all the same, which takes a thousand threads: somebody must read. No waiting for the books, since who
+            // has them may be waiting for this event.
+            if looks % 32 == 0
+                && let Some(mut books) = self.books.0.try_lock()
+            {
+                self.enter_below(&mut books, number);
+            }
+            pause(&mut looks);
+        })
+    }
+
+    /// Enters all events whose numbers are below `end`.
     #[cold]
     #[inline(never)]
-    fn enter_logs(&self, books: &mut Books) {
-        let Books { ledger, batch } = books;
-        let end = self.sequence.0.load(Ordering::Acquire);
-        let logs = {
-            let mut marked = lock(&self.marked);
-            self.marked_count.0.store(0, Ordering::Release);
-            std::mem::take(&mut *marked)
-        };
-        batch.clear();
-        for log in logs {
-            let mut events = lock(&log.events);
-            let ready = events.partition_point(|(number, _)| *number < end);
-            batch.extend(events.drain(..ready));
-            if !events.is_empty() {
-                self.mark(&log);
+    fn enter_below(&self, books: &mut Books, end: u64) {
+        while books.entered_count < end {
+            let event = Event::from_words(self.ring.read(books.entered_count));
+            books.entered_count += 1;
+            if let Some(thread) = event.thread() {
+                books.writers.insert(thread);
+                books.writer_event_count += 1;
+            }
+            books.ledger.enter(&event);
+            if books.entered_count.is_multiple_of(BATCH_LEN) {
+                self.entered_count.0.store(books.entered_count, Ordering::Relaxed);
             }
         }
-        // Sorted runs, one a log: a merge sort makes one pass for each doubling of their number.
-        batch.sort_by_key(|(number, _)| *number);
-        for (_, event) in batch.iter() {
-            ledger.enter(event);
+        self.entered_count.0.store(books.entered_count, Ordering::Relaxed);
+        if books.writer_event_count >= ALONE_COUNT {
+            if books.writers.count() == 1 {
+                self.is_shared.0.store(false, Ordering::Relaxed);
+            }
+            books.writers = ThreadSet::default();
+            books.writer_event_count = 0;
         }
+    }
+
+    /// How many events were put off since the beginning.
+    #[cfg(test)]
+    pub(super) fn put_off_count(&self) -> u64 {
+        self.ring.drawn_count()
+    }
+
+    /// How many of them are not entered.
+    #[cfg(test)]
+    pub(super) fn waiting_count(&self) -> u64 {
+        self.ring.drawn_count() - self.books.0.lock().entered_count
     }
 }
 

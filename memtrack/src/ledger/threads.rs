@@ -15,8 +15,17 @@ const SHARED: u8 = 63;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ThreadNumber(u8);
 
-#[cfg(test)]
 impl ThreadNumber {
+    pub(super) fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The thread of this number; of one too large, of its lowest six bits.
+    pub(super) fn of_number(number: u8) -> Self {
+        Self(number & 63)
+    }
+
+    #[cfg(test)]
     pub(super) fn of_test(number: usize) -> Self {
         Self((number % 64) as u8)
     }

@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::super::{
-    BlockEntry, Combined, EventLog, Ledger, Outcome, ScopeKind, SharedLedger, SplitChange, ThreadNumber,
-};
+use super::super::{BlockEntry, Combined, Ledger, Outcome, ScopeKind, SharedLedger, SplitChange, ThreadNumber};
 use crate::stats::PoolKind;
 
 fn entry(size_bytes: i64) -> BlockEntry {
@@ -19,30 +17,28 @@ fn entry(size_bytes: i64) -> BlockEntry {
     }
 }
 
-fn allocate(ledger: &SharedLedger, log: &Arc<EventLog>, size_bytes: i64) {
-    ledger.allocated(log, &entry(size_bytes), SplitChange::default(), None);
+fn allocate(ledger: &SharedLedger, size_bytes: i64) {
+    ledger.allocated(&entry(size_bytes), SplitChange::default(), None);
 }
 
-fn free(ledger: &SharedLedger, log: &Arc<EventLog>, size_bytes: i64) {
-    ledger.freed(log, &entry(size_bytes), SplitChange::default(), None, None);
+fn free(ledger: &SharedLedger, size_bytes: i64) {
+    ledger.freed(&entry(size_bytes), SplitChange::default(), None, None);
 }
 
 #[test]
 fn events_logged_while_the_books_are_taken_are_entered_in_their_order() {
     let ledger = SharedLedger::new(Ledger::new(-1));
-    let logs: [Arc<EventLog>; 2] = std::array::from_fn(|_| Arc::default());
     let books = ledger.lock();
     thread::scope(|scope| {
         let ledger = &ledger;
-        let logs = &logs;
         scope.spawn(move || {
             for _ in 0..100 {
-                allocate(ledger, &logs[0], 512);
-                allocate(ledger, &logs[1], 1024);
-                free(ledger, &logs[0], 512);
-                free(ledger, &logs[1], 1024);
+                allocate(ledger, 512);
+                allocate(ledger, 1024);
+                free(ledger, 512);
+                free(ledger, 1024);
             }
-            allocate(ledger, &logs[1], 2048);
+            allocate(ledger, 2048);
         });
     });
     assert_eq!(books.stats().allocation.all.allocated, 0, "nothing was entered behind the holder's back");
@@ -56,19 +52,18 @@ fn events_logged_while_the_books_are_taken_are_entered_in_their_order() {
 #[test]
 fn a_log_that_is_never_read_is_entered_by_its_writer() {
     let ledger = SharedLedger::new(Ledger::new(-1));
-    let log = Arc::<EventLog>::default();
     let books = ledger.lock();
     thread::scope(|scope| {
-        scope.spawn(|| allocate(&ledger, &log, 512));
+        scope.spawn(|| allocate(&ledger, 512));
     });
     drop(books);
     for _ in 0..1000 {
-        free(&ledger, &log, 512);
-        allocate(&ledger, &log, 512);
+        free(&ledger, 512);
+        allocate(&ledger, 512);
     }
-    assert!(log.len() < super::super::shared::BATCH_LEN);
+    assert!(ledger.waiting_count() < super::super::shared::BATCH_LEN);
     assert_eq!(ledger.lock().stats().allocated_bytes.all.peak, 512);
-    assert_eq!(log.len(), 0);
+    assert_eq!(ledger.waiting_count(), 0);
 }
 
 #[test]
@@ -86,11 +81,10 @@ fn what_happens_one_after_the_other_on_many_threads_never_looks_simultaneous() {
         let workers: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let log = Arc::<EventLog>::default();
                     for _ in 0..20_000 {
                         let _mine = turn.lock().unwrap();
-                        allocate(&ledger, &log, 512);
-                        free(&ledger, &log, 512);
+                        allocate(&ledger, 512);
+                        free(&ledger, 512);
                     }
                 })
             })
@@ -149,15 +143,14 @@ fn what_happens_on_two_devices_one_after_the_other_never_looks_simultaneous() {
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
-                    let logs: [Arc<EventLog>; 2] = std::array::from_fn(|_| Arc::default());
                     let mut pair_count = 0;
                     while !done.load(Ordering::Relaxed) {
                         let _mine = turn.lock().unwrap();
-                        for (device, log) in devices.iter().zip(&logs) {
-                            allocate(device, log, 512);
+                        for device in &devices {
+                            allocate(device, 512);
                             // Time for somebody to enter what waits in a log.
                             (0..pair_count % 3).for_each(|_| thread::yield_now());
-                            free(device, log, 512);
+                            free(device, 512);
                         }
                         pair_count += 1;
                     }
@@ -181,18 +174,17 @@ fn what_happens_on_two_devices_one_after_the_other_never_looks_simultaneous() {
 #[test]
 fn what_is_in_the_logs_when_a_scope_over_several_devices_opens_came_before_it() {
     let devices: [SharedLedger; 2] = std::array::from_fn(|_| SharedLedger::new(Ledger::new(-1)));
-    let log = Arc::<EventLog>::default();
     let books = devices[0].lock();
     thread::scope(|scope| {
-        scope.spawn(|| allocate(&devices[0], &log, 4096)).join().unwrap();
+        scope.spawn(|| allocate(&devices[0], 4096)).join().unwrap();
     });
     drop(books);
-    assert_eq!(log.len(), 1);
+    assert_eq!(devices[0].waiting_count(), 1);
     let peak_bytes = peak_of_one_scope(&devices, || {
-        assert_eq!(log.len(), 0);
-        free(&devices[0], &log, 4096);
-        allocate(&devices[1], &log, 512);
-        free(&devices[1], &log, 512);
+        assert_eq!(devices[0].waiting_count(), 0);
+        free(&devices[0], 4096);
+        allocate(&devices[1], 512);
+        free(&devices[1], 512);
     });
     assert_eq!(peak_bytes, 4096);
 }
@@ -200,18 +192,18 @@ fn what_is_in_the_logs_when_a_scope_over_several_devices_opens_came_before_it() 
 #[test]
 fn while_a_scope_over_several_devices_is_open_nothing_stays_in_a_log() {
     let devices: [SharedLedger; 2] = std::array::from_fn(|_| SharedLedger::new(Ledger::new(-1)));
-    let log = Arc::<EventLog>::default();
     let allocate_while_the_books_are_taken = || {
         let books = devices[0].lock();
+        let before = devices[0].put_off_count();
         thread::scope(|scope| {
-            let writer = scope.spawn(|| allocate(&devices[0], &log, 512));
-            while log.len() == 0 {
+            let writer = scope.spawn(|| allocate(&devices[0], 512));
+            while devices[0].put_off_count() == before {
                 thread::yield_now();
             }
             drop(books);
             writer.join().unwrap();
         });
-        log.len()
+        devices[0].waiting_count()
     };
     let peak_bytes = peak_of_one_scope(&devices, || {
         assert_eq!(allocate_while_the_books_are_taken(), 0);

@@ -48,7 +48,7 @@ impl Quiet {
 #[test]
 fn a_constant_with_noise_and_a_spike_is_never_a_leak() {
     let mut judged_count = 0;
-    for seed in 1..=3000 {
+    for seed in 1..=800 {
         let quiet = Quiet::new(seed, 20 + Random::of(seed + 77).below(500));
         // As a detector looks: again and again while the series grows.
         let mut count = 20;
@@ -59,12 +59,12 @@ fn a_constant_with_noise_and_a_spike_is_never_a_leak() {
             count += count.div_ceil(8);
         }
     }
-    assert!(judged_count > 30_000, "{judged_count}");
+    assert!(judged_count > 8000, "{judged_count}");
 }
 
 #[test]
 fn workspaces_that_are_made_one_after_the_other_are_no_leak() {
-    for seed in 1..=3000 {
+    for seed in 1..=800 {
         let mut random = Random::of(seed);
         let count = 40 + random.below(400);
         let mut quiet = Quiet::new(seed, count);
@@ -83,7 +83,7 @@ fn workspaces_that_are_made_one_after_the_other_are_no_leak() {
 /// Whatever was before: the noise, and the spike wherever it was.
 #[test]
 fn a_steady_rise_over_the_last_steps_is_found_whatever_was_before() {
-    for seed in 1..=3000 {
+    for seed in 1..=800 {
         let mut random = Random::of(seed + 1_000_000);
         let count = 64 + random.below(900);
         let Quiet { mut live, noise, spike_end } = Quiet::new(seed, count);
@@ -103,7 +103,10 @@ fn a_steady_rise_over_the_last_steps_is_found_whatever_was_before() {
             "seed {seed}: {count} steps, the last {rising} rise by {step}, noise {noise}, the spike ended at {spike_end}: {trend:?}"
         );
         // Of a part that begins before the rise does, the median of all pairs is somewhat less.
-        assert!(trend.slope_bytes * 2 > step && trend.slope_bytes < step * 2, "seed {seed}: {} of {step}", trend.slope_bytes);
+        assert!(
+            trend.slope_bytes * 2 > step && trend.slope_bytes < step * 2,
+            "seed {seed}: {step}, {count} steps, {rising} rising, noise {noise}, spike {spike_end}: {trend:?}"
+        );
     }
 }
 

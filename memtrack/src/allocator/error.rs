@@ -277,15 +277,14 @@ impl OutOfMemory {
         let found = |code| self.findings.iter().find(|finding| finding.code() == code);
         let advice = if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
             "No freeing can help: the request alone is larger than what may be reserved"
-        } else if self.largest_free_block_bytes >= self.rounded_bytes.max(self.largest_usable_block_bytes.saturating_add(1)) {
+        } else if self.largest_free_block_bytes
+            >= self.rounded_bytes.max(self.largest_usable_block_bytes.saturating_add(1))
+        {
             "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
              one stream for both"
         } else if let Some(finding) = found(FindingCode::SegmentTooLarge) {
-            return format!(
-                "There is room for the request but not for its segment: {}",
-                finding.advice.join("; or ")
-            )
-            .into();
+            return format!("There is room for the request but not for its segment: {}", finding.advice.join("; or "))
+                .into();
         } else if room_bytes >= self.rounded_bytes && room_bytes < self.segment_bytes {
             "There is room for the request but not for its segment: free buffers earlier"
         } else if found(FindingCode::DeviceRefusesWithRoom).is_some() {
@@ -356,7 +355,10 @@ mod tests {
         advises(medium.clone(), ". There is room for the request but not for its segment: free buffers earlier");
         advises(explained(medium.clone(), 20 * MIB), "its segment: free 10.00 MiB earlier");
         let more_room = OutOfMemory { device_free_bytes: Some(11 * MIB), ..medium.clone() };
-        advises(explained(more_room, 20 * MIB), "its segment: set large_segment_size_mb to 11 (it is 20); or free 9.00 MiB");
+        advises(
+            explained(more_room, 20 * MIB),
+            "its segment: set large_segment_size_mb to 11 (it is 20); or free 9.00 MiB",
+        );
         let refused_with_room = OutOfMemory { device_free_bytes: Some(20 * MIB), ..medium };
         advises(explained(refused_with_room, 20 * MIB), ". The device refused although it says that it has room");
         let nearly = OutOfMemory { device_free_bytes: Some(100 * MIB - 512), ..error.clone() };

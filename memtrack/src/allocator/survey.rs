@@ -147,8 +147,7 @@ impl Inner {
                 Some(pool) => pool.is_freeable() && !self.routes.any_capture(),
             };
             let with_pages = shards.iter().filter(|(shard, _)| gives_pages(shard));
-            let free_page_bytes =
-                with_pages.fold(0_u64, |sum, (_, pools)| sum.saturating_add(free_page_bytes(pools)));
+            let free_page_bytes = with_pages.fold(0_u64, |sum, (_, pools)| sum.saturating_add(free_page_bytes(pools)));
             let attempts = self.survey_attempts(shards, &mut ledger, failure);
             let stats = ledger.stats();
             let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);

@@ -200,7 +200,8 @@ pub(super) fn split_limit_refuses(view: &AllocatorView, request: &Request) -> Op
         room_bytes: view.room_bytes(),
     };
     let [block, asked, limit] = compared([block_bytes, request.requested_bytes, max_split_size_bytes]);
-    let headline = format!("a block of {block} is free and would do for {asked}, but the split limit of {limit} forbids it");
+    let headline =
+        format!("a block of {block} is free and would do for {asked}, but the split limit of {limit} forbids it");
     let (why, setting) = if is_smaller {
         let least_mib = block_bytes / MIB + 1;
         (

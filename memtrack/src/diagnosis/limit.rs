@@ -23,7 +23,11 @@ pub(super) fn request_never_fits(view: &AllocatorView, request: &Request) -> Opt
             Some(bytes) => format!("{} of it is held outside of this allocator", size(bytes)),
             None => "what others hold of it is unknown".to_owned(),
         };
-        format!("the memory fraction withholds {} of the device's {}; {held}", size(withheld_bytes), size(view.device_total_bytes))
+        format!(
+            "the memory fraction withholds {} of the device's {}; {held}",
+            size(withheld_bytes),
+            size(view.device_total_bytes)
+        )
     });
     let fits_card = withheld_bytes > 0 && taken_bytes(view, request) <= view.device_total_bytes;
     let raise = fits_card.then(|| raise_for_all(view, request));
@@ -42,7 +46,10 @@ fn raise_for_all(view: &AllocatorView, request: &Request) -> String {
     let total_bytes = view.device_total_bytes;
     let Some(free_bytes) = view.device_free_bytes else {
         let fraction = fraction_for(view.reserved_bytes.saturating_add(taken_bytes).min(total_bytes), total_bytes);
-        return format!("raise the memory fraction to at least {fraction}, if the device has {} free", size(taken_bytes));
+        return format!(
+            "raise the memory fraction to at least {fraction}, if the device has {} free",
+            size(taken_bytes)
+        );
     };
     if free_bytes >= taken_bytes {
         let fraction = fraction_for(view.reserved_bytes.saturating_add(taken_bytes), total_bytes);

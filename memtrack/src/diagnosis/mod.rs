@@ -36,10 +36,10 @@ pub use detector::LeakDetector;
 pub use examine::{examine, examine_external, examine_failure};
 pub use finding::{Finding, Severity};
 pub use fragmentation::{fragmentation, pinned_segments};
-pub(crate) use json::text as json_text;
-pub(crate) use size::told_apart;
 pub use growth::{GroupGrowth, growth_by_group};
+pub(crate) use json::text as json_text;
 pub use leak::{Floor, FloorTrend, Forecast, Trend, judge_floors};
+pub(crate) use size::told_apart;
 pub use view::{
     AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, Request, SegmentView, SettingsView,
 };

@@ -57,11 +57,8 @@ pub(super) fn segment_too_large(view: &AllocatorView, request: &Request) -> Opti
     let what = if view.settings.expandable_segments { "whole pages" } else { "segment" };
     let [asked, room, segment] = compared([requested_bytes, room_bytes, segment_bytes]);
     let headline = format!("there is room for {asked} ({room} left) but not for the {what} of {segment} that it opens");
-    let setting = if view.settings.expandable_segments {
-        smaller_pages(view, request)
-    } else {
-        smaller_segments(view, request)
-    };
+    let setting =
+        if view.settings.expandable_segments { smaller_pages(view, request) } else { smaller_segments(view, request) };
     let free = format!("free {} earlier", size(segment_bytes - room_bytes));
     Some(Finding::new(Severity::Cause, numbers, headline).advice(setting).advice([free]))
 }
@@ -76,7 +73,8 @@ fn smaller_segments(view: &AllocatorView, request: &Request) -> Option<String> {
     if !is_a_setting || most_mib < LEAST_SETTING_MIB {
         return None;
     }
-    let or_more = if most_mib > LEAST_SETTING_MIB { format!(", or to anything up to {most_mib}") } else { String::new() };
+    let or_more =
+        if most_mib > LEAST_SETTING_MIB { format!(", or to anything up to {most_mib}") } else { String::new() };
     Some(format!(
         "set large_segment_size_mb to {LEAST_SETTING_MIB}{or_more} (it is {})",
         view.settings.large_segment_size_bytes / MIB

@@ -9,7 +9,7 @@ const EIGHT_PARTS_COUNT: usize = 32;
 /// With fewer rises nothing rises again and again: three workspaces, made one after the other, are no leak.
 const LEAST_RISE_COUNT: usize = 4;
 /// From one part to the next at least one in so many of the average counts as a rise.
-const RISE_PART: i128 = 8;
+const RISE_PART: i128 = 4;
 /// So many standard deviations are no chance; of a short series nine tenths of all pairs are asked for at most.
 const CHANCE_DEVIATIONS: f64 = 4.0;
 const SHORT_SHARE: f64 = 0.9;

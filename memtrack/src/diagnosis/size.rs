@@ -30,15 +30,14 @@ pub(super) fn compared<const COUNT: usize>(bytes: [u64; COUNT]) -> [String; COUN
 }
 
 /// As [`compared`], of sizes that are shown in another way.
-pub(crate) fn told_apart<const COUNT: usize>(
-    bytes: [u64; COUNT],
-    show: impl Fn(u64) -> String,
-) -> [String; COUNT] {
+pub(crate) fn told_apart<const COUNT: usize>(bytes: [u64; COUNT], show: impl Fn(u64) -> String) -> [String; COUNT] {
     let texts = bytes.map(show);
     let is_ambiguous = |at: usize| (0..COUNT).any(|other| texts[other] == texts[at] && bytes[other] != bytes[at]);
-    std::array::from_fn(|at| {
-        if is_ambiguous(at) { format!("{} ({} B)", texts[at], bytes[at]) } else { texts[at].clone() }
-    })
+    std::array::from_fn(
+        |at| {
+            if is_ambiguous(at) { format!("{} ({} B)", texts[at], bytes[at]) } else { texts[at].clone() }
+        },
+    )
 }
 
 #[cfg(test)]

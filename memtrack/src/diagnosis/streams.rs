@@ -128,8 +128,7 @@ pub(super) fn pending_frees(view: &AllocatorView, least_bytes: u64, severity: Se
         allocated_bytes: view.allocated_bytes,
         reusable_bytes,
     };
-    let [reusable, cached] =
-        compared([reusable_bytes, view.reserved_bytes.saturating_sub(view.allocated_bytes)]);
+    let [reusable, cached] = compared([reusable_bytes, view.reserved_bytes.saturating_sub(view.allocated_bytes)]);
     let headline = format!(
         "{} was given back and waits for other streams: {reusable} are reusable now, not the {cached} between reserved and allocated",
         size(pending_bytes),

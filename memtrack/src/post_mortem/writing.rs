@@ -1,8 +1,8 @@
 //! Writing on a thread of its own, which the program waits for so long and no longer.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::error::PostMortemError;

@@ -66,7 +66,8 @@ fn a_smaller_page_is_advised_only_where_it_would_have_done() {
     let run = |device: u64, sizes: &[(u64, Stream)], fraction: f64, settings: &str| {
         let scenario = Scenario::new(device, settings);
         scenario.allocator.set_memory_fraction(fraction).unwrap();
-        sizes.iter().try_for_each(|(size, stream)| scenario.ask(*size, *stream).map(drop))
+        let asked = sizes.iter().map(|(size, stream)| scenario.ask(*size, *stream));
+        asked.enumerate().find_map(|(place, outcome)| Some((place, outcome.err()?)))
     };
     let (mut failed_count, mut advised_count) = (0, 0);
     for device in (62..400).step_by(6) {
@@ -74,13 +75,15 @@ fn a_smaller_page_is_advised_only_where_it_would_have_done() {
             for second in [2, 22, 47] {
                 for (last, fraction) in [(3, 1.0), (8, 0.9), (25, 0.9), (45, 1.0)] {
                     let sizes = [(first, Stream::DEFAULT), (second, Stream(7)), (last, Stream::DEFAULT)];
-                    let Err(error) = run(device, &sizes, fraction, "expandable_segments:True") else { continue };
+                    let Some((place, error)) = run(device, &sizes, fraction, "expandable_segments:True") else {
+                        continue;
+                    };
                     failed_count += 1;
                     let error = OutOfMemory::behind(&error).unwrap();
                     let Some(mib) = number_after(&all_of(error), "set large_segment_size_mb to ") else { continue };
                     advised_count += 1;
                     let advised = format!("expandable_segments:True,large_segment_size_mb:{mib}");
-                    if let Err(error) = run(device, &sizes, fraction, &advised) {
+                    if let Some((_, error)) = run(device, &sizes[..=place], fraction, &advised) {
                         panic!("{device} {sizes:?} {fraction}: {advised}: {error:#}");
                     }
                 }

@@ -93,7 +93,7 @@ fn a_smaller_page_is_advised_only_where_it_would_have_done() {
     assert!(advised_count >= 10, "{advised_count} of {failed_count}");
 }
 
-/// Also where a thousandth of the device is no whole number of bytes.
+/// Also where a thousandth of the device is no whole number of bytes; rounded down it would not do.
 #[test]
 fn every_fraction_that_is_advised_lets_the_request_through() {
     for device in [1000, 1023, 777] {
@@ -129,12 +129,12 @@ fn what_a_fraction_withholds_is_told_from_what_others_hold() {
     assert_eq!(
         found.advice[0],
         "raising the memory fraction cannot help by itself: of the device's 1000.00 MiB others hold 400.00 MiB, which leaves 600.00 \
-         MiB at most; 100.00 MiB of theirs has to go as well"
+         MiB at most; 100.00 MiB of theirs has to go first, then set it to at least 0.700"
     );
     assert_eq!(
         found.evidence,
         [
-            "the memory fraction withholds 500.00 MiB of the device's 1000.00 MiB; 400.00 MiB of it is held outside of this allocator"
+            "the memory fraction withholds 500.00 MiB of the device's 1000.00 MiB; 400.00 MiB of the device are held outside of this allocator"
         ]
     );
     scenario.device.set_other_use(300 * MIB);

@@ -113,13 +113,9 @@ fn pinning_line(view: &AllocatorView, segment: &SegmentView) -> String {
     let live: Vec<&BlockView> = segment.blocks.iter().filter(|block| is_live(block)).collect();
     let live_bytes = total(live.iter().map(|block| block.size_bytes));
     let blocks = if live.len() == 1 { "block" } else { "blocks" };
-    let mut line = format!(
-        "{} free in a segment of {}, kept by {} in {} {blocks}",
-        size(segment.idle_bytes()),
-        size(segment.size_bytes()),
-        size(live_bytes),
-        live.len()
-    );
+    let [idle, whole] = compared([segment.idle_bytes(), segment.size_bytes()]);
+    let mut line =
+        format!("{idle} free in a segment of {whole}, kept by {} in {} {blocks}", size(live_bytes), live.len());
     if let Some(group) = live
         .iter()
         .max_by_key(|block| block.size_bytes)
@@ -256,10 +252,9 @@ fn pinned_segment(view: &AllocatorView, segment: &SegmentView, severity: Severit
         1 => format!("one block of {}", size(pinning_bytes)),
         count => format!("{count} blocks of {} together", size(pinning_bytes)),
     };
+    let [idle, whole] = compared([idle_bytes, segment_bytes]);
     let headline = format!(
-        "{} idle inside a segment of {} and {} outside cannot come together: the segment is pinned by {by}",
-        size(idle_bytes),
-        size(segment_bytes),
+        "{idle} idle inside a segment of {whole} and {} outside cannot come together: the segment is pinned by {by}",
         size(room_bytes)
     );
     let mut advice = vec![format!("free {by} for {} to go back", size(segment_bytes))];

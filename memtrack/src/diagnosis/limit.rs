@@ -20,8 +20,8 @@ pub(super) fn request_never_fits(view: &AllocatorView, request: &Request) -> Opt
     let headline = format!("{asked} asked for is {} more than the {capacity} that {what}", size(short_bytes));
     let evidence = (withheld_bytes > 0).then(|| {
         let held = match outside_bytes {
-            Some(bytes) => format!("{} of it is held outside of this allocator", size(bytes)),
-            None => "what others hold of it is unknown".to_owned(),
+            Some(bytes) => format!("{} of the device are held outside of this allocator", size(bytes)),
+            None => "what others hold is unknown".to_owned(),
         };
         format!(
             "the memory fraction withholds {} of the device's {}; {held}",
@@ -69,20 +69,18 @@ fn raise_for_all(view: &AllocatorView, request: &Request) -> String {
     let outside_bytes = total_bytes.saturating_sub(within_reach_bytes);
     format!(
         "raising the memory fraction cannot help by itself: of the device's {} others hold {}, which leaves {} at most; {} of theirs has \
-         to go as well",
+         to go first, then set it to at least {}",
         size(total_bytes),
         size(outside_bytes),
         size(within_reach_bytes),
-        size(taken_bytes.saturating_sub(within_reach_bytes))
+        size(taken_bytes.saturating_sub(within_reach_bytes)),
+        fraction_for(taken_bytes, total_bytes)
     )
 }
 
 /// The least fraction, in thousandths, whose limit is no less than `needed_bytes`, as `0.813`.
 fn fraction_for(needed_bytes: u64, total_bytes: u64) -> String {
-    let exact = (u128::from(needed_bytes) * 1000).div_ceil(u128::from(total_bytes.max(1))).min(1000) as u64;
-    // The limit is the product, cut to whole bytes, of numbers that are not exact: it may be one byte short.
-    let limit_of = |thousandths: u64| (thousandths as f64 / 1000.0 * total_bytes as f64) as u64;
-    let thousandths = if exact < 1000 && limit_of(exact) < needed_bytes { exact + 1 } else { exact };
+    let thousandths = (u128::from(needed_bytes) * 1000).div_ceil(u128::from(total_bytes.max(1))).min(1000);
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }
 

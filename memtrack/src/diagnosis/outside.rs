@@ -86,14 +86,13 @@ pub(super) fn other_processes(view: &AllocatorView, request: Option<&Request>) -
         process_count: outside.process_count,
         device_total_bytes: view.device_total_bytes,
     };
+    let [part, whole] = compared([outside.other_processes_bytes.unwrap_or(outside_bytes), view.device_total_bytes]);
     let whose = match (outside.other_processes_bytes, outside.process_count) {
-        (Some(bytes), Some(count)) => format!("{count} other processes have {} of", size(bytes)),
-        (Some(bytes), None) => format!("other processes have {} of", size(bytes)),
-        (None, _) => {
-            format!("{} are not this allocator's (context, libraries, other processes) of", size(outside_bytes))
-        }
+        (Some(_), Some(count)) => format!("{count} other processes have {part} of"),
+        (Some(_), None) => format!("other processes have {part} of"),
+        (None, _) => format!("{part} are not this allocator's (context, libraries, other processes) of"),
     };
-    let headline = format!("{whose} the device's {}", size(view.device_total_bytes));
+    let headline = format!("{whose} the device's {whole}");
     let share = format!(
         "{:.1} % of the device is outside of this allocator",
         outside_bytes as f64 / view.device_total_bytes.max(1) as f64 * 100.0

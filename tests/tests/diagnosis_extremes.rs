@@ -137,6 +137,7 @@ impl Random {
             segment_bytes: self.figure(),
             stream: Stream(self.below(2)),
             pool: self.pool(),
+            private_pool: (self.below(4) == 0).then_some((u64::MAX, 1)),
             by_limit: self.flag(),
         }
     }

@@ -3,7 +3,7 @@
 
 use memtrack::device::{Device, Stream};
 use memtrack::diagnosis::{Finding, FindingCode, Severity};
-use memtrack::{AllocationError, OutOfMemory};
+use memtrack::{AllocationError, MemoryPool, OutOfMemory, PoolGuard, PoolOptions};
 use memtrack_tests::scenarios::{MIB, Scenario};
 
 /// Xorshift.
@@ -63,7 +63,14 @@ fn run(seed: u64) -> usize {
     }
     let stream_count = 1 + random.below(3);
     let (mut held, mut failures) = (Vec::new(), 0);
+    let pools: Vec<MemoryPool> =
+        (0..random.below(3)).map(|_| scenario.allocator.create_pool(PoolOptions::default())).collect();
+    let mut guard: Option<PoolGuard> = None;
     for _ in 0..300 {
+        if !pools.is_empty() && random.below(20) == 0 {
+            drop(guard.take());
+            guard = (random.below(2) == 0).then(|| pools[random.below(pools.len() as u64) as usize].enter().unwrap());
+        }
         let stream = Stream(random.below(stream_count));
         if held.is_empty() || random.below(100) < 55 {
             let bytes = match random.below(4) {
@@ -103,6 +110,17 @@ fn run(seed: u64) -> usize {
     assert_eq!(view.device_free_bytes, scenario.device.memory().ok().map(|memory| memory.free_bytes), "seed {seed}");
     for finding in scenario.allocator.diagnose() {
         assert_ne!(finding.severity, Severity::Cause, "seed {seed}: {finding}");
+    }
+    // Nothing waits for another stream any more, so that what emptying the cache gives back is known before.
+    for stream in 0..3 {
+        scenario.device.synchronize_stream(Stream(stream)).unwrap();
+    }
+    let _ = scenario.allocator.allocate_raw(1, Stream::DEFAULT);
+    let view = scenario.allocator.memory_view();
+    if view.pending_bytes() == 0 {
+        scenario.allocator.empty_cache().unwrap();
+        let left_bytes = scenario.allocator.memory_view().reserved_bytes;
+        assert_eq!(view.reserved_bytes - left_bytes, view.returnable_bytes(), "seed {seed}");
     }
     failures
 }

@@ -255,7 +255,7 @@ impl OutOfMemory {
         self.findings.iter().map(|finding| finding.code().as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// What the findings are about.
+    /// What the findings are about, as if it had been for the default pools.
     pub(super) fn request(&self) -> Request {
         let pool = if self.rounded_bytes <= SMALL_LIMIT_BYTES { PoolKind::Small } else { PoolKind::Large };
         Request {
@@ -264,6 +264,7 @@ impl OutOfMemory {
             segment_bytes: self.segment_bytes,
             stream: self.stream,
             pool,
+            private_pool: None,
             by_limit: self.refused_by == Refusal::Limit,
         }
     }

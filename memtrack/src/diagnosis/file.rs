@@ -116,6 +116,7 @@ mod tests {
             segment_bytes: 530 * MIB,
             stream: snapshot.segments[0].stream,
             pool: PoolKind::Large,
+            private_pool: None,
             by_limit: false,
         };
         let findings = examine_failure(&view, &request);

@@ -24,17 +24,18 @@ fn is_live(block: &BlockView) -> bool {
 /// Segments that a request can be served from.
 fn serving<'a>(view: &'a AllocatorView, request: &'a Request) -> impl Iterator<Item = &'a SegmentView> {
     view.segments.iter().filter(|segment| {
-        segment.stream == request.stream && segment.pool == request.pool && segment.private_pool.is_none()
+        let (stream, pool, private_pool) = (segment.stream, segment.pool, segment.private_pool);
+        (stream, pool, private_pool) == (request.stream, request.pool, request.private_pool)
     })
 }
 
 /// Enough is free for the request, but in places that are each too small.
 ///
 /// Places are the holes of segments that also hold live blocks and serve the request's stream and pool, and what the device or the
-/// limit has left. Segments that are wholly free count as left too: they can be given back.
+/// limit has left. Segments that are wholly free count as left too, where they can be given back.
 pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let mut holes: Vec<u64> =
-        serving(view, request).filter(|segment| !segment.is_idle()).flat_map(SegmentView::holes).collect();
+        serving(view, request).filter(|segment| !view.may_go_back(segment)).flat_map(SegmentView::holes).collect();
     holes.sort_by_key(|bytes| Reverse(*bytes));
     let unused_inside_bytes = total(holes.iter().copied());
     let largest_hole_bytes = holes.first().copied().unwrap_or(0);

@@ -195,7 +195,7 @@ impl FloorTrend {
     }
 
     /// The finding, if it is a leak or a one-time allocation. `growth` is what scopes' live blocks grew by in `growth_step_count`
-    /// steps, see [`growth_by_group`].
+    /// steps, see [`growth_by_group`](crate::diagnosis::growth_by_group).
     pub fn finding(
         &self,
         capacity_bytes: Option<u64>,

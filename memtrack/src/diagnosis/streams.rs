@@ -18,19 +18,28 @@ pub(super) fn owner_of(segment: &SegmentView) -> Owner {
     (segment.private_pool, segment.stream, segment.pool)
 }
 
+/// Whether it is the request's stream, in the default pools or the private pool that the request was led into.
+fn is_of_stream(private_pool: Option<(u64, u64)>, stream: Stream, request: &Request) -> bool {
+    private_pool == request.private_pool && stream == request.stream
+}
+
 /// What is idle for the request's own stream, in segments of the other pool: small requests have segments of their own.
 pub(super) fn idle_in_the_other_pool(view: &AllocatorView, request: &Request) -> u64 {
     let of_other_pool = view.segments.iter().filter(|segment| {
         let (private_pool, stream, pool) = owner_of(segment);
-        private_pool.is_none() && stream == request.stream && pool != request.pool && !segment.is_idle()
+        is_of_stream(private_pool, stream, request) && pool != request.pool && !view.may_go_back(segment)
     });
     total(of_other_pool.map(SegmentView::idle_bytes))
 }
 
-/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where it serves the other pool, `small requests of stream 1`.
+/// As `stream 1`, `stream 1 of memory pool (0, 2)`, `stream 1 of the default pools` to a request of a memory pool, or, where it serves the other pool, `small requests of stream 1`.
 fn named(owner: Owner, request: &Request) -> String {
     let (private_pool, stream, pool) = owner;
-    let of_pool = private_pool.map(|(major, minor)| format!(" of memory pool ({major}, {minor})")).unwrap_or_default();
+    let of_pool = match private_pool {
+        Some((major, minor)) => format!(" of memory pool ({major}, {minor})"),
+        None if request.private_pool.is_some() => " of the default pools".to_owned(),
+        None => String::new(),
+    };
     let kind = match pool {
         _ if pool == request.pool => "",
         PoolKind::Small => "small requests of ",
@@ -47,10 +56,10 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
         let bytes = idle.entry(owner_of(segment)).or_default();
         *bytes = bytes.saturating_add(segment.idle_bytes());
     }
-    let own = (None, request.stream, request.pool);
+    let own = (request.private_pool, request.stream, request.pool);
     let own_idle_bytes = idle.get(&own).copied().unwrap_or(0);
     // The other pool of the same stream is no other stream's.
-    let is_own = |(private_pool, stream, _): Owner| private_pool.is_none() && stream == request.stream;
+    let is_own = |(private_pool, stream, _): Owner| is_of_stream(private_pool, stream, request);
     let others = || idle.iter().filter(|(owner, bytes)| !is_own(**owner) && **bytes > 0);
     let other_idle_bytes = total(others().map(|(_, bytes)| *bytes));
     let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
@@ -85,13 +94,19 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
     let kept_bytes = total(
         view.segments
             .iter()
-            .filter(|segment| segment.is_kept && segment.is_idle() && owner_of(segment) == largest)
+            .filter(|segment| segment.is_idle() && !view.may_go_back(segment) && owner_of(segment) == largest)
             .map(SegmentView::size_bytes),
     );
     let mut advice = Vec::new();
-    if kept_bytes > 0 {
+    if kept_bytes > 0 && largest.0.is_none() {
         advice.push(format!(
-            "drop the memory pool and the graphs that were captured with it: {} of it are wholly free and then go back; or make the              pool with use_on_oom, if no graph uses it",
+            "empty the cache before allocations are led into a memory pool: {} of it are wholly free, and stay while they are",
+            size(kept_bytes)
+        ));
+    } else if kept_bytes > 0 {
+        advice.push(format!(
+            "drop the memory pool and the graphs that were captured with it: {} of it are wholly free and then go back; or make the \
+             pool with use_on_oom, if no graph uses it",
             size(kept_bytes)
         ));
     }
@@ -100,7 +115,7 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
             "free what pins the segments of {owner}: whole segments go back to the device and serve every stream"
         ));
     }
-    if largest.0.is_none() {
+    if largest.0 == request.private_pool {
         advice.push("or allocate on one stream and tell the other with record_stream".to_owned());
     }
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(advice))

@@ -242,6 +242,8 @@ pub struct Request {
     pub stream: Stream,
     /// The pool that would have served it.
     pub pool: PoolKind,
+    /// The private pool that it was led into, `None` for the default ones.
+    pub private_pool: Option<(u64, u64)>,
     /// Whether the allocator's own limit refused, not the device.
     pub by_limit: bool,
 }

@@ -226,3 +226,29 @@ fn whole_segments_that_a_private_pool_keeps_are_the_cause_and_not_room() {
     drop(pool);
     scenario.take(50);
 }
+
+#[test]
+fn what_is_idle_in_the_default_pools_while_a_graph_is_captured_is_the_cause() {
+    let scenario = Scenario::new(100, "");
+    let whole = scenario.take(80);
+    scenario.free([whole]);
+    let pool = scenario.allocator.create_pool(PoolOptions::default());
+    let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+    scenario.device.set_capture(Stream::DEFAULT, Some(1));
+    let error = scenario.fail(50);
+    let idle = finding(error.findings(), FindingCode::IdleCacheOfAnotherStream);
+    assert!(idle.headline.starts_with("80.00 MiB is idle but belongs to stream 0 of the default pools"), "{idle}");
+    assert_eq!(
+        idle.advice,
+        [
+            "empty the cache before allocations are led into a memory pool: 80.00 MiB of it are wholly free, and stay while they are"
+        ]
+    );
+    scenario.device.set_capture(Stream::DEFAULT, None);
+    drop(capture);
+    scenario.allocator.empty_cache().unwrap();
+    let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+    scenario.device.set_capture(Stream::DEFAULT, Some(2));
+    scenario.take(50);
+    drop(capture);
+}

@@ -59,6 +59,12 @@ pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> 
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(holders).evidence(other_pool).advice(advice))
 }
 
+/// Without what waits for other streams all that is cached and all that is left are less than the request.
+pub(super) fn needs_pending(view: &AllocatorView, request: &Request) -> bool {
+    let idle_bytes = view.idle_bytes().saturating_sub(idle_in_the_other_pool(view, request));
+    view.room_bytes().saturating_add(idle_bytes) < request.rounded_bytes
+}
+
 /// The device refused although it says that it has room.
 pub(super) fn device_refuses_with_room(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let device_free_bytes = view.device_free_bytes?;

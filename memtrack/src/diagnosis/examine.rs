@@ -30,7 +30,9 @@ pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> 
             findings.extend(fragmentation::pinned_segments(view, least_idle_bytes, Severity::Cause));
             findings.extend(segment_fit::segment_too_large(view, request));
             findings.extend(capacity::device_refuses_with_room(view, request));
-            findings.extend(streams::pending_frees(view, request.rounded_bytes / 10, Severity::Cause));
+            // However little waits: it is the cause where the rest would not do.
+            let least_pending_bytes = if capacity::needs_pending(view, request) { 1 } else { least_idle_bytes };
+            findings.extend(streams::pending_frees(view, least_pending_bytes, Severity::Cause));
             findings.extend(outside::other_processes(view, Some(request)));
         }
     }

@@ -1,8 +1,9 @@
 //! Findings that name the true cause, and say nothing that would not help. Figures are in MiB.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+use memtrack::device::Stream;
 use memtrack::diagnosis::{FindingCode, examine};
-use memtrack::{AllocationError, Buffer, RetryOptions, retry_halving};
+use memtrack::{AllocationError, Buffer, PoolOptions, RetryOptions, retry_halving};
 use memtrack_tests::scenarios::{MIB, Scenario, codes, finding, mib};
 
 #[test]
@@ -152,4 +153,102 @@ fn a_split_limit_that_keeps_a_free_block_is_named() {
     let blocks = [3, 33, 4].map(|size| advised.take(size));
     advised.free([blocks[1]]);
     advised.take(11);
+}
+
+/// Says what emptying the cache gives back, and holds it against what it does give back.
+fn returnable(scenario: &Scenario) -> u64 {
+    let said = scenario.allocator.memory_view().returnable_bytes() >> 20;
+    let before = scenario.figures().reserved;
+    scenario.allocator.empty_cache().unwrap();
+    assert_eq!(u64::try_from(before - scenario.figures().reserved).unwrap(), said);
+    said
+}
+
+#[test]
+fn what_a_private_pool_in_use_keeps_starves_others_and_emptying_the_cache_does_not_help() {
+    for settings in ["", "expandable_segments:True"] {
+        let scenario = Scenario::new(100, settings);
+        let pool = scenario.allocator.create_pool(PoolOptions::default());
+        let guard = pool.enter().unwrap();
+        let whole = scenario.take(80);
+        scenario.free([whole]);
+        drop(guard);
+        assert_eq!(scenario.allocator.diagnose_external(60 * MIB), [], "the pool's owner keeps it");
+        assert_eq!(returnable(&scenario), 0);
+        let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+        let graph = capture.end();
+        drop(pool);
+        assert_eq!(scenario.allocator.diagnose_external(60 * MIB), [], "the graph keeps it");
+        assert_eq!(returnable(&scenario), 0);
+        drop(graph);
+        let findings = scenario.allocator.diagnose_external(60 * MIB);
+        assert_eq!(mib(finding(&findings, FindingCode::CacheStarvesOutside), "returnable_bytes"), 80, "nobody does");
+        assert_eq!(returnable(&scenario), 80);
+    }
+}
+
+#[test]
+fn while_allocations_are_led_into_a_private_pool_the_default_pools_are_kept() {
+    for settings in ["", "expandable_segments:True"] {
+        let scenario = Scenario::new(400, settings);
+        let blocks = [100, 60, 20].map(|size| scenario.take(size));
+        scenario.free([blocks[0]]);
+        let pool = scenario.allocator.create_pool(PoolOptions::default());
+        let guard = pool.enter().unwrap();
+        assert_eq!(returnable(&scenario), 0);
+        drop(guard);
+        let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+        assert_eq!(returnable(&scenario), 0);
+        drop(capture);
+        assert_eq!(returnable(&scenario), 100);
+        scenario.free([blocks[1], blocks[2]]);
+        assert_eq!(returnable(&scenario), 80);
+    }
+}
+
+#[test]
+fn whole_segments_that_a_private_pool_keeps_are_the_cause_and_not_room() {
+    let scenario = Scenario::new(100, "");
+    let pool = scenario.allocator.create_pool(PoolOptions::default());
+    let guard = pool.enter().unwrap();
+    let whole = scenario.take(80);
+    scenario.free([whole]);
+    drop(guard);
+    let error = scenario.fail(50);
+    let idle = finding(error.findings(), FindingCode::IdleCacheOfAnotherStream);
+    assert_eq!(["largest_stream_idle_bytes", "room_bytes"].map(|name| mib(idle, name)), [80, 20]);
+    assert!(idle.headline.contains("belongs to stream 0 of memory pool (0, "), "{idle}");
+    let [advice] = &idle.advice[..] else { panic!("{idle:#}") };
+    assert!(
+        advice.starts_with("drop the memory pool and the graphs that were captured with it: 80.00 MiB"),
+        "{idle:#}"
+    );
+    drop(pool);
+    scenario.take(50);
+}
+
+#[test]
+fn what_is_idle_in_the_default_pools_while_a_graph_is_captured_is_the_cause() {
+    let scenario = Scenario::new(100, "");
+    let whole = scenario.take(80);
+    scenario.free([whole]);
+    let pool = scenario.allocator.create_pool(PoolOptions::default());
+    let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+    scenario.device.set_capture(Stream::DEFAULT, Some(1));
+    let error = scenario.fail(50);
+    let idle = finding(error.findings(), FindingCode::IdleCacheOfAnotherStream);
+    assert!(idle.headline.starts_with("80.00 MiB is idle but belongs to stream 0 of the default pools"), "{idle}");
+    assert_eq!(
+        idle.advice,
+        [
+            "empty the cache before allocations are led into a memory pool: 80.00 MiB of it are wholly free, and stay while they are"
+        ]
+    );
+    scenario.device.set_capture(Stream::DEFAULT, None);
+    drop(capture);
+    scenario.allocator.empty_cache().unwrap();
+    let capture = pool.begin_capture(Stream::DEFAULT).unwrap();
+    scenario.device.set_capture(Stream::DEFAULT, Some(2));
+    scenario.take(50);
+    drop(capture);
 }

@@ -1,9 +1,11 @@
 //! Whatever a program did before: an out of memory has a cause that is found, and the figures fit together.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use memtrack::device::{Device, Stream};
 use memtrack::diagnosis::{Finding, FindingCode, Severity};
-use memtrack::{AllocationError, OutOfMemory};
+use memtrack::{AllocationError, Capture, MemoryPool, OutOfMemory, PoolGuard, PoolOptions};
 use memtrack_tests::scenarios::{MIB, Scenario};
 
 /// Xorshift.
@@ -53,7 +55,7 @@ fn error_is_expandable(finding: &Finding) -> bool {
 }
 
 /// A program of a few hundred steps on a small device; how often memory ran out.
-fn run(seed: u64) -> usize {
+fn run(seed: u64, emptied_count: &AtomicUsize) -> usize {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let settings = ["", "", "expandable_segments:True", "max_split_size_mb:40", "garbage_collection_threshold:0.7"];
     let settings = settings[random.below(settings.len() as u64) as usize];
@@ -63,7 +65,23 @@ fn run(seed: u64) -> usize {
     }
     let stream_count = 1 + random.below(3);
     let (mut held, mut failures) = (Vec::new(), 0);
+    let pools: Vec<MemoryPool> =
+        (0..random.below(3)).map(|_| scenario.allocator.create_pool(PoolOptions::default())).collect();
+    let (mut guard, mut capture): (Option<PoolGuard>, Option<Capture>) = (None, None);
     for _ in 0..300 {
+        if !pools.is_empty() && random.below(20) == 0 {
+            drop((guard.take(), capture.take()));
+            scenario.device.set_capture(Stream::DEFAULT, None);
+            let pool = &pools[random.below(pools.len() as u64) as usize];
+            match random.below(4) {
+                0 => guard = Some(pool.enter().unwrap()),
+                1 => {
+                    capture = Some(pool.begin_capture(Stream::DEFAULT).unwrap());
+                    scenario.device.set_capture(Stream::DEFAULT, Some(1));
+                }
+                _ => {}
+            }
+        }
         let stream = Stream(random.below(stream_count));
         if held.is_empty() || random.below(100) < 55 {
             let bytes = match random.below(4) {
@@ -104,11 +122,23 @@ fn run(seed: u64) -> usize {
     for finding in scenario.allocator.diagnose() {
         assert_ne!(finding.severity, Severity::Cause, "seed {seed}: {finding}");
     }
+    // Nothing waits for another stream any more, so that what emptying the cache gives back is known before.
+    scenario.device.synchronize().unwrap();
+    let _ = scenario.allocator.allocate_raw(1, Stream::DEFAULT);
+    let view = scenario.allocator.memory_view();
+    if view.pending_bytes() == 0 {
+        scenario.allocator.empty_cache().unwrap();
+        let left_bytes = scenario.allocator.memory_view().reserved_bytes;
+        assert_eq!(view.reserved_bytes - left_bytes, view.returnable_bytes(), "seed {seed}");
+        emptied_count.fetch_add(1, Ordering::Relaxed);
+    }
     failures
 }
 
 #[test]
 fn every_out_of_memory_of_random_programs_has_a_cause_whose_figures_add_up() {
-    let failures: usize = (1..=1500).map(run).sum();
+    let emptied_count = AtomicUsize::new(0);
+    let failures: usize = (1..=1500).map(|seed| run(seed, &emptied_count)).sum();
     assert!(failures > 15_000, "{failures} are too few to say much");
+    assert!(emptied_count.into_inner() > 750);
 }

@@ -1,13 +1,17 @@
 //! Hooks that are asked when memory runs out, and the wrapper that tries again with less.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use memtrack::device::Stream;
+use memtrack::diagnosis::FindingCode;
+use memtrack::history::HistoryOptions;
+use memtrack::scope::Scope;
 use memtrack::{AllocationError, OomHookOptions, OomResponse, OutOfMemory, RetryError, RetryOptions, retry_halving};
 use memtrack_tests::listening::listen;
-use memtrack_tests::scenarios::{MIB, Scenario};
+use memtrack_tests::scenarios::{MIB, Scenario, finding, mib};
 use memtrack_tests::watchdog::within_patience;
 
 fn counter() -> (Arc<AtomicUsize>, Arc<AtomicUsize>) {
@@ -118,15 +122,86 @@ fn r14_what_fails_inside_a_hook_is_not_reported_through_itself() {
 fn a_panic_in_a_hook_reaches_the_caller_and_leaves_the_allocator_and_the_hooks_working() {
     let (scenario, _) = nearly_full();
     let (asked, counts) = counter();
+    let older = counter();
+    let _older = scenario.allocator.on_oom(move |_| {
+        older.1.fetch_add(1, Ordering::Relaxed);
+        OomResponse::GiveUp
+    });
     let _hook = scenario.allocator.on_oom(move |_| {
         assert!(counts.fetch_add(1, Ordering::Relaxed) > 0, "the first time");
         OomResponse::GiveUp
     });
     let outcome = std::panic::catch_unwind(|| scenario.ask(80, Stream::DEFAULT));
-    assert!(outcome.is_err());
+    let said = outcome.unwrap_err();
+    assert!(said.downcast_ref::<&str>().is_some_and(|text| text.contains("the first time")), "the hook's own panic");
+    assert_eq!(older.0.load(Ordering::Relaxed), 0, "no further hook is asked");
     scenario.take(30);
     scenario.fail(80);
     assert_eq!(asked.load(Ordering::Relaxed), 2, "it is asked again");
+}
+
+/// The counters, the history, the event and what is remembered of the attempt are those of a hook that gives up.
+#[test]
+fn a_request_whose_hook_panics_counts_as_one_that_failed() {
+    let outcome = |panics: bool| {
+        let (scenario, _) = nearly_full();
+        scenario.allocator.record_memory_history(Some(&HistoryOptions::default()));
+        let _hook = scenario.allocator.on_oom(move |_| {
+            assert!(!panics, "a bug in the hook");
+            OomResponse::GiveUp
+        });
+        let said = listen(
+            || {},
+            || {
+                let attempt = Scope::open(&scenario.allocator, "attempt", None);
+                scenario.take(10);
+                let asked = std::panic::catch_unwind(AssertUnwindSafe(|| scenario.ask(80, Stream::DEFAULT)));
+                assert_eq!(asked.is_err(), panics);
+                drop(attempt);
+            },
+        );
+        let told = said.iter().filter(|said| said.target == "memtrack::oom").count();
+        let snapshot = scenario.allocator.snapshot();
+        let events = snapshot.device_traces.iter().flatten();
+        let oom_count = events.filter(|event| event.action.name() == "oom").count();
+        let findings = scenario.allocator.diagnose();
+        let suspect = finding(&findings, FindingCode::FailedAttemptAlive);
+        let alive = mib(suspect, "alive_bytes");
+        // And it goes on as if nothing had been.
+        let block = scenario.take(20);
+        scenario.free([block]);
+        (scenario.figures(), scenario.allocator.memory_stats().to_map(), told, oom_count, alive)
+    };
+    let given_up = outcome(false);
+    assert_eq!((given_up.0.ooms, given_up.2, given_up.3, given_up.4), (1, 1, 1, 10));
+    assert_eq!(outcome(true), given_up);
+}
+
+/// Nobody can tell that the other thread works for the hook, so the hook is asked for it too, but not for ever.
+#[test]
+fn a_hook_that_waits_for_allocations_of_other_threads_does_not_ask_itself_for_ever() {
+    within_patience("a hook that waits for another thread", ask_through_another_thread);
+}
+
+fn ask_through_another_thread() {
+    let (scenario, _) = nearly_full();
+    let (asked, counts) = counter();
+    let allocator = scenario.allocator.clone();
+    let options = OomHookOptions::default().attempt_limit(3);
+    let _hook = scenario.allocator.on_oom_with(options, move |_| {
+        counts.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..2 {
+            let allocator = allocator.clone();
+            let failed = std::thread::spawn(move || allocator.allocate_raw(90 * MIB, Stream::DEFAULT).is_err());
+            assert!(failed.join().unwrap());
+        }
+        OomResponse::Retry
+    });
+    assert_eq!(scenario.fail(80).requested_bytes, 80 * MIB);
+    assert_eq!(asked.load(Ordering::Relaxed), 3 * 256, "the bound, for each time that the program's own request asks");
+    asked.store(0, Ordering::Relaxed);
+    scenario.fail(80);
+    assert_eq!(asked.load(Ordering::Relaxed), 3 * 256, "nothing of it stays");
 }
 
 /// Each hook waits until all threads are in one, so that they would wait for ever if one held what another needs.

@@ -324,6 +324,7 @@ fn r17_advice_never_repeats_what_is_done_already() {
         segment_bytes: 1762 * MIB,
         stream: Stream::DEFAULT,
         pool: PoolKind::Large,
+        private_pool: None,
         by_limit: false,
     };
     let mut advice = || {

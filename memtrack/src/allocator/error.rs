@@ -1,11 +1,12 @@
 //! Why an allocation was refused.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::private_pools::PoolId;
-use super::rounding::{MIN_LARGE_BYTES, SMALL_LIMIT_BYTES};
+use super::rounding::SMALL_LIMIT_BYTES;
 use crate::device::{DeviceError, Stream};
-use crate::diagnosis::{Finding, Request};
+use crate::diagnosis::{Finding, FindingCode, Request, told_apart};
 use crate::stats::PoolKind;
 use crate::units::Bytes;
 
@@ -163,6 +164,12 @@ impl std::error::Error for OutOfMemory {}
 impl std::fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let size = Bytes::unsigned;
+        // These are compared by whoever reads them.
+        let free_bytes = self.device_free_bytes.unwrap_or(self.requested_bytes);
+        let [_, segment, free, usable] = told_apart(
+            [self.requested_bytes, self.segment_bytes, free_bytes, self.largest_usable_block_bytes],
+            |bytes| size(bytes).to_string(),
+        );
         write!(
             f,
             "out of memory on {}: tried to allocate {} ({} bytes)",
@@ -172,7 +179,7 @@ impl std::fmt::Display for OutOfMemory {
         )?;
         // Equal where memory comes from the driver's own pool, without segments.
         if self.segment_bytes != self.requested_bytes {
-            write!(f, ", which needs a segment of {}", size(self.segment_bytes))?;
+            write!(f, ", which needs a segment of {segment}")?;
         }
         f.write_str("; ")?;
         match self.refused_by {
@@ -181,7 +188,7 @@ impl std::fmt::Display for OutOfMemory {
         }
         write!(f, ". {} has a total capacity of {}", self.device, size(self.device_total_bytes))?;
         match self.device_free_bytes {
-            Some(free_bytes) => write!(f, " of which {} is free", size(free_bytes))?,
+            Some(_) => write!(f, " of which {free} is free")?,
             None => f.write_str(" (how much of it is free is unknown)")?,
         }
         if let Some(limit_bytes) = self.limit_bytes {
@@ -190,11 +197,10 @@ impl std::fmt::Display for OutOfMemory {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
         write!(
             f,
-            ". Of {} reserved, {} is allocated and {} is cached, the largest free block for this request being {}",
+            ". Of {} reserved, {} is allocated and {} is cached, the largest free block for this request being {usable}",
             size(self.reserved_bytes),
             size(self.allocated_bytes),
             size(cached_bytes),
-            size(self.largest_usable_block_bytes)
         )?;
         if self.largest_free_block_bytes > self.largest_usable_block_bytes {
             write!(f, " (of all streams and pools {})", size(self.largest_free_block_bytes))?;
@@ -249,7 +255,7 @@ impl OutOfMemory {
         self.findings.iter().map(|finding| finding.code().as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// What the findings are about.
+    /// What the findings are about, as if it had been for the default pools.
     pub(super) fn request(&self) -> Request {
         let pool = if self.rounded_bytes <= SMALL_LIMIT_BYTES { PoolKind::Small } else { PoolKind::Large };
         Request {
@@ -258,36 +264,47 @@ impl OutOfMemory {
             segment_bytes: self.segment_bytes,
             stream: self.stream,
             pool,
+            private_pool: None,
             by_limit: self.refused_by == Refusal::Limit,
         }
     }
 
-    /// One sentence on what to do, from the numbers.
-    fn advice(&self) -> &'static str {
+    /// One sentence on what to do, from the numbers. A setting is named only where the findings, which know the settings, say that it
+    /// would have helped.
+    fn advice(&self) -> Cow<'static, str> {
         let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
         let within_limit_bytes = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved_bytes));
         let room_bytes = self.device_free_bytes.unwrap_or(0).min(within_limit_bytes);
-        let segment_is_a_setting = (SMALL_LIMIT_BYTES + 1..MIN_LARGE_BYTES).contains(&self.rounded_bytes);
-        if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
+        let found = |code| self.findings.iter().find(|finding| finding.code() == code);
+        let advice = if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
             "No freeing can help: the request alone is larger than what may be reserved"
-        } else if self.largest_free_block_bytes >= self.rounded_bytes.max(self.largest_usable_block_bytes + 1) {
+        } else if self.largest_free_block_bytes
+            >= self.rounded_bytes.max(self.largest_usable_block_bytes.saturating_add(1))
+        {
             "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
              one stream for both"
-        } else if room_bytes >= self.rounded_bytes && segment_is_a_setting {
-            "There is room for the request but not for its segment: lower large_segment_size_mb, or free buffers earlier"
+        } else if let Some(finding) = found(FindingCode::SegmentTooLarge) {
+            return format!("There is room for the request but not for its segment: {}", finding.advice.join("; or "))
+                .into();
+        } else if room_bytes >= self.rounded_bytes && room_bytes < self.segment_bytes {
+            "There is room for the request but not for its segment: free buffers earlier"
+        } else if found(FindingCode::DeviceRefusesWithRoom).is_some() {
+            "The device refused although it says that it has room: try again, or ask for less at once"
         } else if cached_bytes >= self.rounded_bytes {
             "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
-        } else if self.refused_by == Refusal::Limit {
+        } else if found(FindingCode::LimitRefuses).is_some() {
             "Raise the memory fraction, free buffers earlier, or make the batch smaller"
         } else {
             "Free buffers earlier or make the batch smaller"
-        }
+        };
+        advice.into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnosis::{AllocatorView, SettingsView, examine_failure};
     use crate::units::{GIB, MIB};
 
     #[test]
@@ -316,12 +333,37 @@ mod tests {
             assert!(text.contains(advice), "`{advice}` in `{text}`");
         };
         advises(error.clone(), ". Free buffers earlier or make the batch smaller");
+        let explained = |error: OutOfMemory, large_segment_size_bytes| {
+            let view = AllocatorView {
+                allocated_bytes: error.allocated_bytes,
+                active_bytes: error.allocated_bytes,
+                reserved_bytes: error.reserved_bytes,
+                limit_bytes: error.limit_bytes,
+                device_free_bytes: error.device_free_bytes,
+                device_total_bytes: error.device_total_bytes,
+                settings: SettingsView { large_segment_size_bytes, ..SettingsView::default() },
+                ..AllocatorView::default()
+            };
+            OutOfMemory { findings: examine_failure(&view, &error.request()), ..error }
+        };
         let limited = OutOfMemory { refused_by: Refusal::Limit, limit_bytes: Some(GIB), ..error.clone() };
-        advises(limited, ". Raise the memory fraction");
+        advises(explained(limited.clone(), 20 * MIB), ". Free buffers earlier");
+        let card_has_room = OutOfMemory { device_free_bytes: Some(500 * MIB), ..limited };
+        advises(explained(card_has_room, 20 * MIB), ". Raise the memory fraction");
         advises(OutOfMemory { rounded_bytes: 3 * GIB, ..error.clone() }, ". No freeing can help");
         advises(OutOfMemory { allocated_bytes: 500 * MIB, ..error.clone() }, ". Enough is cached, but in pieces");
         let medium = OutOfMemory { rounded_bytes: 5 * MIB, segment_bytes: 20 * MIB, ..error.clone() };
-        advises(medium, ". There is room for the request");
+        advises(medium.clone(), ". There is room for the request but not for its segment: free buffers earlier");
+        advises(explained(medium.clone(), 20 * MIB), "its segment: free 10.00 MiB earlier");
+        let more_room = OutOfMemory { device_free_bytes: Some(11 * MIB), ..medium.clone() };
+        advises(
+            explained(more_room, 20 * MIB),
+            "its segment: set large_segment_size_mb to 11 (it is 20); or free 9.00 MiB",
+        );
+        let refused_with_room = OutOfMemory { device_free_bytes: Some(20 * MIB), ..medium };
+        advises(explained(refused_with_room, 20 * MIB), ". The device refused although it says that it has room");
+        let nearly = OutOfMemory { device_free_bytes: Some(100 * MIB - 512), ..error.clone() };
+        advises(nearly, " of which 100.00 MiB (104857088 B) is free");
         let small = OutOfMemory { rounded_bytes: MIB, segment_bytes: 2 * MIB, ..error.clone() };
         advises(small, ". Free buffers earlier");
         let own_block_too_small = OutOfMemory {

@@ -2,14 +2,22 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::CachingAllocator;
 use super::error::{AllocationError, OutOfMemory};
+use super::events;
 use super::inner::Inner;
 use super::shard::Lease;
-use crate::sync::{read, write};
+use super::watch;
+use crate::sync::{lock, read, write};
+
+/// So many calls of an allocator's hooks run at once,
+const CALLS_AT_ONCE: u32 = 16;
+/// and so many follow on each other before there is a moment without any.
+const CALLS_TOGETHER: u32 = 256;
 
 /// What a hook wants to be done about an out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,6 +72,29 @@ struct Entry {
 pub(super) struct OomHooks {
     entries: RwLock<Vec<Arc<Entry>>>,
     next_id: AtomicU64,
+    calls: Mutex<Calls>,
+}
+
+/// Calls of hooks under way. A hook that allocates on another thread and waits for it would else ask itself for ever: nobody can tell
+/// whom a thread works for.
+#[derive(Default)]
+struct Calls {
+    running: u32,
+    /// Since no call was running.
+    together: u32,
+}
+
+/// A call that may be made, ended when dropped.
+struct Call<'a>(&'a OomHooks);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut calls = lock(&self.0.calls);
+        calls.running -= 1;
+        if calls.running == 0 {
+            calls.together = 0;
+        }
+    }
 }
 
 impl fmt::Debug for OomHooks {
@@ -79,6 +110,17 @@ impl OomHooks {
         let asked =
             |entry: &&Arc<Entry>| requested_bytes >= entry.options.least_bytes && entry.options.attempt_limit > 0;
         entries.iter().rev().filter(asked).cloned().collect()
+    }
+
+    /// `None` when too many calls are under way.
+    fn begin_call(&self) -> Option<Call<'_>> {
+        let mut calls = lock(&self.calls);
+        if calls.running >= CALLS_AT_ONCE || calls.together >= CALLS_TOGETHER {
+            return None;
+        }
+        calls.running += 1;
+        calls.together += 1;
+        Some(Call(self))
     }
 }
 
@@ -112,10 +154,16 @@ impl CachingAllocator {
     ///
     /// The hook runs on the thread of the request, with no lock of memtrack's held, so it may use the allocator: drop buffers, empty the
     /// cache, and allocate. What runs out of memory inside a hook fails plainly, without any hook. Threads that run out of memory at the
-    /// same time ask at the same time. Of several hooks the newest is asked first, and the next one when it gives up. A panic of
-    /// the hook goes to the caller.
+    /// same time ask at the same time. Of several hooks the newest is asked first, and the next one when it gives up.
+    ///
+    /// A hook that lets *another* thread allocate and waits for it is asked again by that thread, which nobody can tell from one that ran
+    /// out by itself. It is bounded: at most 16 calls of an allocator's hooks run at once, and at most 256 follow on each other before
+    /// there is a moment without any; a request that comes then fails plainly.
     ///
     /// An out of memory that a hook mends is none: no error is logged and no counter of them rises. Retries count as they come.
+    ///
+    /// A panic of the hook goes to the caller of the allocation. No further hook is asked, and the request counts, and is logged, as one
+    /// that failed; only a [post-mortem](crate::post_mortem) is not written.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -178,7 +226,8 @@ pub(super) fn is_inside() -> bool {
 
 impl Inner {
     /// Makes a request by `attempt`, and once more each time a hook wants so. `attempt` is told whether an out of memory is to be counted;
-    /// where it was not, `count` is called for the one that the caller gets. No lock may be held.
+    /// where it was not, `count` is called for the one that the caller gets, or would have got if a hook had not panicked. No lock
+    /// may be held.
     pub(super) fn with_oom_hooks(
         &self,
         requested_bytes: u64,
@@ -195,17 +244,29 @@ impl Inner {
                 Err(AllocationError::OutOfMemory(error)) => error,
                 outcome => return outcome,
             };
-            let wants_retry = entries.iter().zip(&mut asked_counts).any(|(entry, asked_count)| {
+            let ask = |(entry, asked_count): (&Arc<Entry>, &mut u32)| {
                 if *asked_count >= entry.options.attempt_limit {
                     return false;
                 }
+                let Some(_call) = self.oom_hooks.begin_call() else { return false };
                 *asked_count += 1;
                 let _inside = Inside::enter();
                 (entry.hook)(&error) == OomResponse::Retry
-            });
-            if !wants_retry {
-                count(&error);
-                return Err(AllocationError::OutOfMemory(error));
+            };
+            // What a panic leaves behind in the hook is the hook's; here it goes on to the caller.
+            let answer = catch_unwind(AssertUnwindSafe(|| entries.iter().zip(&mut asked_counts).any(ask)));
+            match answer {
+                Ok(true) => {}
+                Ok(false) => {
+                    count(&error);
+                    return Err(AllocationError::OutOfMemory(error));
+                }
+                Err(panic) => {
+                    count(&error);
+                    events::log_out_of_memory(&error);
+                    watch::tell(self, &error);
+                    resume_unwind(panic);
+                }
             }
         }
     }

@@ -8,14 +8,17 @@ use super::hooks;
 use super::inner::Inner;
 use super::survey::Survey;
 use super::watch;
-use crate::diagnosis::{self, LiveGroup};
+use crate::diagnosis::{self, LiveGroup, Request};
 use crate::post_mortem::{self, Material, Report};
 
 impl Inner {
     /// Finds out why it failed, and returns what was live by line and scope. No lock may be held.
     pub(super) fn explain(&self, error: &mut OutOfMemory, survey: Survey) -> Vec<LiveGroup> {
         let view = self.finish(survey);
-        error.findings = diagnosis::examine_failure(&view, &error.request());
+        // This thread made the request, and what it leads where has not changed since.
+        let pool = self.routes.any().then(|| self.routes.find(&*self.device, error.stream).ok().flatten()).flatten();
+        let private_pool = pool.map(|pool| (pool.id.0, pool.id.1));
+        error.findings = diagnosis::examine_failure(&view, &Request { private_pool, ..error.request() });
         view.live
     }
 

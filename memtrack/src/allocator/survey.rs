@@ -125,7 +125,7 @@ fn free_page_bytes(pools: &StreamPools) -> u64 {
         let block = &pools.blocks[free.index];
         block.is_expandable() && (in_use(block.prev) || in_use(block.next))
     });
-    beside_others.filter_map(|free| pools.pages_of(&free)).map(|range| range.bytes).sum()
+    beside_others.filter_map(|free| pools.pages_of(&free)).fold(0, |sum, range| sum.saturating_add(range.bytes))
 }
 
 type Held<'a> = [(&'a Arc<Shard>, BiasedGuard<'a, StreamPools>)];
@@ -140,7 +140,14 @@ impl Inner {
             for (shard, pools) in shards {
                 self.survey_shard(shard, pools, &ledger, &mut groups, &mut segments);
             }
-            let free_page_bytes = shards.iter().map(|(_, pools)| free_page_bytes(pools)).sum();
+            // As `empty_cache` does: pages need their stream synchronized, which a capture forbids.
+            let default_pools_kept = self.routes.any();
+            let gives_pages = |shard: &Shard| match &shard.private {
+                None => !default_pools_kept,
+                Some(pool) => pool.is_freeable() && !self.routes.any_capture(),
+            };
+            let with_pages = shards.iter().filter(|(shard, _)| gives_pages(shard));
+            let free_page_bytes = with_pages.fold(0_u64, |sum, (_, pools)| sum.saturating_add(free_page_bytes(pools)));
             let attempts = self.survey_attempts(shards, &mut ledger, failure);
             let stats = ledger.stats();
             let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
@@ -160,10 +167,11 @@ impl Inner {
                     expandable_segments: growth.rules.expandable,
                     expandable_possible: self.device.virtual_memory().is_some() && !self.is_stream_ordered,
                     max_split_size_bytes: growth.config.max_split_size_bytes,
-                    large_segment_size_bytes: growth.config.large_segment_size_bytes,
+                    large_segment_size_bytes: growth.rules.large_segment_size_bytes,
                 },
                 segments,
                 free_page_bytes,
+                default_pools_kept,
                 ..AllocatorView::default()
             };
             Survey { view, groups: groups.groups, attempts }
@@ -180,6 +188,7 @@ impl Inner {
     ) {
         let PoolId(major, minor) = shard.pool_id();
         let private_pool = shard.private.as_ref().map(|_| (major, minor));
+        let is_kept = shard.private.as_ref().is_some_and(|pool| !pool.is_freeable());
         for head in pools.blocks.indices().into_iter().filter(|index| pools.blocks[*index].prev == NO_BLOCK) {
             let mut at = head;
             let mut blocks = Vec::new();
@@ -188,6 +197,7 @@ impl Inner {
                 stream: shard.stream,
                 pool: first.pool,
                 private_pool,
+                is_kept,
                 is_expandable: first.is_expandable(),
                 blocks,
             };

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::size::size;
+use super::size::{compared, size};
+use super::sums::{is_at_most_one_in, total};
 use super::view::{AllocatorView, SegmentView};
 use crate::stats::PoolKind;
 use crate::units::MIB;
@@ -25,12 +26,12 @@ pub fn growing_sizes(view: &AllocatorView) -> Option<Finding> {
         segment.pool == PoolKind::Large
             && !segment.is_expandable
             && bytes > view.settings.large_segment_size_bytes
-            && (bytes - segment.idle_bytes()) * 10 <= bytes
+            && is_at_most_one_in(10, bytes - segment.idle_bytes(), bytes)
     };
     let segments: Vec<&SegmentView> = view.segments.iter().filter(nearly_idle).collect();
     let sizes: BTreeSet<u64> = segments.iter().map(|segment| segment.size_bytes()).collect();
     let largest_segment_bytes = sizes.last().copied()?;
-    let idle_segment_bytes: u64 = segments.iter().map(|segment| segment.size_bytes()).sum();
+    let idle_segment_bytes = total(segments.iter().map(|segment| segment.size_bytes()));
     if sizes.len() < LEAST_SIZE_COUNT || idle_segment_bytes <= largest_segment_bytes.saturating_mul(2) {
         return None;
     }
@@ -73,10 +74,9 @@ pub fn retries_every_step(step_count: u64, retry_count: u64, reserved_bytes: u64
         1 => " in 1 step".to_owned(),
         _ => format!(" in {step_count} steps"),
     };
+    let [reserved, limit] = compared([reserved_bytes, limit_bytes]);
     let headline = format!(
-        "{retry_count} retries{steps}: the cache is given back and taken again, with {} of {} reserved",
-        size(reserved_bytes),
-        size(limit_bytes)
+        "{retry_count} retries{steps}: the cache is given back and taken again, with {reserved} of {limit} reserved"
     );
     let advice = [
         "make the batch slightly smaller, or free what is not needed in the step's peak".to_owned(),
@@ -87,9 +87,9 @@ pub fn retries_every_step(step_count: u64, retry_count: u64, reserved_bytes: u64
 
 /// Blocks are at least twice what was asked for, and a MiB or more is lost so.
 pub fn rounding_overhead(view: &AllocatorView) -> Option<Finding> {
-    let requested_bytes: u64 = view.live.iter().map(|group| group.requested_bytes).sum();
-    let allocated_bytes: u64 = view.live.iter().map(|group| group.size_bytes).sum();
-    let block_count: u64 = view.live.iter().map(|group| group.block_count).sum();
+    let requested_bytes = total(view.live.iter().map(|group| group.requested_bytes));
+    let allocated_bytes = total(view.live.iter().map(|group| group.size_bytes));
+    let block_count = total(view.live.iter().map(|group| group.block_count));
     let lost_bytes = allocated_bytes.saturating_sub(requested_bytes);
     if lost_bytes < LEAST_ROUNDING_BYTES || lost_bytes < requested_bytes {
         return None;

@@ -106,6 +106,10 @@ findings! {
         capacity_bytes: u64,
         /// By how much the request is larger.
         short_bytes: u64,
+        /// What the device has beyond the limit.
+        withheld_bytes: u64,
+        /// On the device and not this allocator's; unknown when the device did not say.
+        outside_bytes: Option<u64>,
     }
     /// The allocator's own limit refuses, not the card.
     LimitRefuses = "limit-refuses" {
@@ -245,7 +249,7 @@ findings! {
         requested_bytes: u64,
         /// Reserved and not in use.
         idle_bytes: u64,
-        /// Of that in segments and pages wholly free: what emptying the cache gives back.
+        /// Of that what emptying the cache would give back now: segments and pages wholly free, without those of private pools in use.
         returnable_bytes: u64,
         /// Free on the device.
         device_free_bytes: Option<u64>,
@@ -303,7 +307,7 @@ findings! {
         reserved_bytes: u64,
         /// Handed to the program.
         allocated_bytes: u64,
-        /// Of the difference in segments wholly free.
+        /// Of the difference what emptying the cache would give back now.
         returnable_bytes: u64,
     }
     /// Segments of many sizes, each used once: batches grow.
@@ -323,7 +327,7 @@ findings! {
     }
     /// The cache is given back and taken again in nearly every step.
     RetriesEveryStep = "retries-every-step" {
-        /// Steps looked at.
+        /// Steps of the program, such as those of an epoch, in which the retries were counted; 0 without any.
         step_count: u64,
         /// Allocations in them that gave cached memory back and asked again.
         retry_count: u64,
@@ -341,30 +345,31 @@ findings! {
         /// Live blocks.
         block_count: u64,
     }
-    /// What is live at the end of a step grows, step after step.
+    /// What is live at the end of a step, or of an epoch, grows time after time. The series is either of steps or of epochs, and all
+    /// figures count the same; the headline says which.
     Leak = "leak" {
-        /// By so much per step.
+        /// By so much per step, or per epoch.
         slope_bytes: i64,
-        /// Steps that the slope was taken from; the first two are left out.
+        /// Steps, or epochs, that the slope was taken from; the first two of the series are left out.
         step_count: u64,
         /// Live at the end of the last of them.
         floor_bytes: i64,
-        /// Of the growth, what the scope and line in the evidence own, per step.
+        /// Of the growth, what the scope in the evidence owns, per step or per epoch; unknown of a leak that began late.
         group_slope_bytes: Option<i64>,
-        /// And in so many blocks per step, in thousandths.
+        /// And in so many blocks per step or per epoch, in thousandths.
         group_blocks_thousandths: Option<i64>,
-        /// Steps that still fit; unknown without a limit.
+        /// Steps, or epochs, that still fit; unknown when nobody said what may be live.
         steps_left: Option<u64>,
-        /// The number of the step that will not.
+        /// The number of the step, or of the epoch, that will not.
         failing_step: Option<u64>,
     }
     /// What was allocated once and is kept, as a library's workspace: no leak.
     OneTimeAllocation = "one-time-allocation" {
-        /// How much the floor rose in all.
+        /// How much the floor, what is live at the end of a step or of an epoch, rose in all.
         risen_bytes: i64,
-        /// In how many steps it rose.
+        /// In how many steps, or epochs, it rose.
         rise_count: u64,
-        /// Steps at the end without a rise.
+        /// Steps, or epochs, at the end of the series without a rise; the headline says which.
         flat_step_count: u64,
     }
 }

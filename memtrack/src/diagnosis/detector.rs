@@ -3,6 +3,7 @@
 use std::cell::LazyCell;
 
 use super::finding::Finding;
+use super::growth::growth_by_group;
 use super::leak::{self, Floor, FloorTrend, Trend, Unit, WARM_UP_COUNT};
 use super::view::{AllocatorView, LiveGroup};
 
@@ -101,7 +102,7 @@ impl LeakDetector {
 
     /// What is to be said of them now, whether it was reported or not: a leak with its forecast, or a one-time allocation.
     pub fn finding(&self, view: &AllocatorView) -> Option<Finding> {
-        let growth = leak::growth_by_group(&self.base, &view.live);
+        let growth = growth_by_group(&self.base, &view.live);
         self.trend().finding(Some(live_capacity_bytes(view)), &growth, self.floors.len() as u64)
     }
 }

@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 
 use super::finding::{Finding, Severity};
 use super::view::{AllocatorView, Request};
-use super::{capacity, churn, fragmentation, outside, streams};
+use super::{capacity, churn, fragmentation, limit, outside, segment_fit, streams};
 use crate::units::MIB;
 
 /// Why a request failed, the most likely cause first.
 pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> {
-    if let Some(finding) = capacity::request_never_fits(view, request) {
+    if let Some(finding) = limit::request_never_fits(view, request) {
         return vec![finding];
     }
     let mut findings = capacity::failed_attempts_alive(view);
-    findings.extend(capacity::limit_refuses(view, request));
+    findings.extend(limit::limit_refuses(view, request));
     match capacity::live_memory_too_large(view, request) {
         Some(finding) => {
             findings.push(finding);
@@ -28,9 +28,11 @@ pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> 
             findings.extend(fragmentation::split_limit_refuses(view, request));
             let least_idle_bytes = request.rounded_bytes / 10;
             findings.extend(fragmentation::pinned_segments(view, least_idle_bytes, Severity::Cause));
-            findings.extend(capacity::segment_too_large(view, request));
+            findings.extend(segment_fit::segment_too_large(view, request));
             findings.extend(capacity::device_refuses_with_room(view, request));
-            findings.extend(streams::pending_frees(view, request.rounded_bytes / 10, Severity::Cause));
+            // However little waits: it is the cause where the rest would not do.
+            let least_pending_bytes = if capacity::needs_pending(view, request) { 1 } else { least_idle_bytes };
+            findings.extend(streams::pending_frees(view, least_pending_bytes, Severity::Cause));
             findings.extend(outside::other_processes(view, Some(request)));
         }
     }

@@ -40,6 +40,8 @@ impl AllocatorView {
                 stream: segment.stream,
                 pool: segment.segment_type,
                 private_pool: (segment.segment_pool_id != (0, 0)).then_some(segment.segment_pool_id),
+                // A file does not say; what is in a pool that nobody uses goes back when memory runs short.
+                is_kept: segment.segment_pool_id != (0, 0),
                 is_expandable: segment.is_expandable,
                 blocks,
             });
@@ -114,6 +116,7 @@ mod tests {
             segment_bytes: 530 * MIB,
             stream: snapshot.segments[0].stream,
             pool: PoolKind::Large,
+            private_pool: None,
             by_limit: false,
         };
         let findings = examine_failure(&view, &request);

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::size::size;
+use super::size::{compared, size};
+use super::sums::{is_at_most_one_in, total};
 use super::view::{AllocatorView, BlockView, Request, SegmentView};
 use crate::history::BlockStatus;
+use crate::stats::PoolKind;
 use crate::units::MIB;
 
 /// So many holes, or segments, are listed.
@@ -22,19 +24,20 @@ fn is_live(block: &BlockView) -> bool {
 /// Segments that a request can be served from.
 fn serving<'a>(view: &'a AllocatorView, request: &'a Request) -> impl Iterator<Item = &'a SegmentView> {
     view.segments.iter().filter(|segment| {
-        segment.stream == request.stream && segment.pool == request.pool && segment.private_pool.is_none()
+        let (stream, pool, private_pool) = (segment.stream, segment.pool, segment.private_pool);
+        (stream, pool, private_pool) == (request.stream, request.pool, request.private_pool)
     })
 }
 
 /// Enough is free for the request, but in places that are each too small.
 ///
 /// Places are the holes of segments that also hold live blocks and serve the request's stream and pool, and what the device or the
-/// limit has left. Segments that are wholly free count as left too: they can be given back.
+/// limit has left. Segments that are wholly free count as left too, where they can be given back.
 pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let mut holes: Vec<u64> =
-        serving(view, request).filter(|segment| !segment.is_idle()).flat_map(SegmentView::holes).collect();
+        serving(view, request).filter(|segment| !view.may_go_back(segment)).flat_map(SegmentView::holes).collect();
     holes.sort_by_key(|bytes| Reverse(*bytes));
-    let unused_inside_bytes: u64 = holes.iter().sum();
+    let unused_inside_bytes = total(holes.iter().copied());
     let largest_hole_bytes = holes.first().copied().unwrap_or(0);
     let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
     let needed_bytes = request.rounded_bytes;
@@ -59,12 +62,11 @@ pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding>
         hole_short_bytes: needed_bytes - largest_hole_bytes,
         expandable_segments,
     };
+    let [asked, largest_place] = compared([request.requested_bytes, largest_place_bytes]);
     let headline = format!(
-        "{} unused inside segments plus {} outside would do for {}, but the largest single place is {}, {} short",
+        "{} unused inside segments plus {} outside would do for {asked}, but the largest single place is {largest_place}, {} short",
         size(unused_inside_bytes),
         size(room_bytes),
-        size(request.requested_bytes),
-        size(largest_place_bytes),
         size(short_bytes)
     );
     let shares = format!(
@@ -75,7 +77,8 @@ pub fn fragmentation(view: &AllocatorView, request: &Request) -> Option<Finding>
     );
     let evidence =
         std::iter::once(shares).chain(std::iter::once(show_holes(&holes))).chain(pinning_lines(view, request));
-    Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(cures(view, request, short_bytes)))
+    let advice = cures(view, request, &holes, short_bytes);
+    Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(advice))
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -109,15 +112,11 @@ fn pinning_lines(view: &AllocatorView, request: &Request) -> Vec<String> {
 
 fn pinning_line(view: &AllocatorView, segment: &SegmentView) -> String {
     let live: Vec<&BlockView> = segment.blocks.iter().filter(|block| is_live(block)).collect();
-    let live_bytes: u64 = live.iter().map(|block| block.size_bytes).sum();
+    let live_bytes = total(live.iter().map(|block| block.size_bytes));
     let blocks = if live.len() == 1 { "block" } else { "blocks" };
-    let mut line = format!(
-        "{} free in a segment of {}, kept by {} in {} {blocks}",
-        size(segment.idle_bytes()),
-        size(segment.size_bytes()),
-        size(live_bytes),
-        live.len()
-    );
+    let [idle, whole] = compared([segment.idle_bytes(), segment.size_bytes()]);
+    let mut line =
+        format!("{idle} free in a segment of {whole}, kept by {} in {} {blocks}", size(live_bytes), live.len());
     if let Some(group) = live
         .iter()
         .max_by_key(|block| block.size_bytes)
@@ -132,14 +131,27 @@ fn pinning_line(view: &AllocatorView, segment: &SegmentView) -> String {
     line
 }
 
-/// What would have avoided it, less what is done already.
-fn cures(view: &AllocatorView, request: &Request, short_bytes: u64) -> Vec<String> {
+/// What whole pages of expandable segments would give of a hole, wherever in a page it begins.
+fn whole_page_bytes(view: &AllocatorView, pool: PoolKind, hole_bytes: u64) -> u64 {
+    let page_bytes = match pool {
+        PoolKind::Small => 2 * MIB,
+        PoolKind::Large => view.settings.large_segment_size_bytes.max(1),
+    };
+    (hole_bytes / page_bytes).saturating_sub(1).saturating_mul(page_bytes)
+}
+
+/// What would have avoided it, by the figures, less what is done already.
+fn cures(view: &AllocatorView, request: &Request, holes: &[u64], short_bytes: u64) -> Vec<String> {
     let settings = &view.settings;
     let mut cures = Vec::new();
-    if !settings.expandable_segments && settings.expandable_possible {
-        cures.push(
-            "set expandable_segments:True: free pages of partly used segments are then reused for any size".to_owned(),
-        );
+    let page_bytes = total(holes.iter().map(|bytes| whole_page_bytes(view, request.pool, *bytes)));
+    let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
+    let pages_would_do = page_bytes.saturating_add(room_bytes) >= request.rounded_bytes;
+    if !settings.expandable_segments && settings.expandable_possible && pages_would_do {
+        cures.push(format!(
+            "set expandable_segments:True: free pages of partly used segments, at least {} of these holes, are then reused for any size",
+            size(page_bytes)
+        ));
     }
     let smallest_cut_bytes = serving(view, request)
         .filter(|segment| !segment.is_expandable && !segment.is_idle() && segment.idle_bytes() > 0)
@@ -184,12 +196,9 @@ pub(super) fn split_limit_refuses(view: &AllocatorView, request: &Request) -> Op
         max_split_size_bytes,
         room_bytes: view.room_bytes(),
     };
-    let headline = format!(
-        "a block of {} is free and would do for {}, but the split limit of {} forbids it",
-        size(block_bytes),
-        size(request.requested_bytes),
-        size(max_split_size_bytes)
-    );
+    let [block, asked, limit] = compared([block_bytes, request.requested_bytes, max_split_size_bytes]);
+    let headline =
+        format!("a block of {block} is free and would do for {asked}, but the split limit of {limit} forbids it");
     let (why, setting) = if is_smaller {
         let least_mib = block_bytes / MIB + 1;
         (
@@ -202,7 +211,10 @@ pub(super) fn split_limit_refuses(view: &AllocatorView, request: &Request) -> Op
     } else {
         (
             "blocks of the limit or more are not cut, and serve no request that leaves much of them over",
-            "raise max_non_split_rounding_mb, or leave max_split_size_mb out".to_owned(),
+            format!(
+                "set max_non_split_rounding_mb to {} or more, or leave max_split_size_mb out",
+                (block_bytes - needed_bytes) / MIB + 1
+            ),
         )
     };
     let free = "or ask for the block's size: what is free is reused only whole".to_owned();
@@ -217,7 +229,7 @@ pub fn pinned_segments(view: &AllocatorView, least_idle_bytes: u64, severity: Se
         !segment.is_idle()
             && !segment.is_expandable
             && idle_bytes >= least_idle_bytes.max(1)
-            && (total_bytes - idle_bytes).saturating_mul(PINNED_PART) <= total_bytes
+            && is_at_most_one_in(PINNED_PART, total_bytes - idle_bytes, total_bytes)
     };
     let mut segments: Vec<&SegmentView> = view.segments.iter().filter(pinned).collect();
     segments.sort_by_key(|segment| Reverse(segment.idle_bytes()));
@@ -241,15 +253,15 @@ fn pinned_segment(view: &AllocatorView, segment: &SegmentView, severity: Severit
         1 => format!("one block of {}", size(pinning_bytes)),
         count => format!("{count} blocks of {} together", size(pinning_bytes)),
     };
+    let [idle, whole] = compared([idle_bytes, segment_bytes]);
     let headline = format!(
-        "{} idle inside a segment of {} and {} outside cannot come together: the segment is pinned by {by}",
-        size(idle_bytes),
-        size(segment_bytes),
+        "{idle} idle inside a segment of {whole} and {} outside cannot come together: the segment is pinned by {by}",
         size(room_bytes)
     );
     let mut advice = vec![format!("free {by} for {} to go back", size(segment_bytes))];
-    if !view.settings.expandable_segments && view.settings.expandable_possible {
-        advice.push("or set expandable_segments:True".to_owned());
+    let page_bytes = total(segment.holes().map(|bytes| whole_page_bytes(view, segment.pool, bytes)));
+    if !view.settings.expandable_segments && view.settings.expandable_possible && page_bytes > 0 {
+        advice.push(format!("or set expandable_segments:True: at least {} of it could then go back", size(page_bytes)));
     } else {
         advice.push("or allocate what lives long first, before large segments are cached".to_owned());
     }

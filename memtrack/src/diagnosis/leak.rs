@@ -2,28 +2,20 @@
 //!
 //! It is told from *floors*, the live bytes at the end of a step, not from peaks: a peak moves with the batch. The slope is the
 //! median of the slopes between all pairs of steps, so a few steps that differ do not move it. A leak needs growth that repeats; what
-//! rises once, as a library's workspace does at its first call on each stream, is none. What rises and fits neither is not judged.
-
-use std::cmp::Reverse;
-use std::collections::HashMap;
+//! rises once, as a library's workspace does at its first call on each stream, is none, and neither is what goes up and down by chance. What
+//! rises and fits none of these is not judged.
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::view::LiveGroup;
+use super::growth::GroupGrowth;
+use super::late_leak::late_leak;
+use super::series::{rise_count, rises_throughout, slope};
 use crate::units::Bytes;
 
 /// The first steps are left out: caches, workspaces and optimizer states are made in them.
 pub(super) const WARM_UP_COUNT: usize = 2;
 /// Fewer steps after the warm-up are no series.
 const LEAST_COUNT: usize = 8;
-/// The slope is taken from at most so many steps, evenly spread.
-const SAMPLE_COUNT: usize = 128;
-/// A leak that begins late is looked for in the last half of the series, and in so many steps at its end.
-const LATEST_COUNT: usize = 64;
-/// A part with fewer steps is not judged by itself,
-const LEAST_PART_COUNT: usize = 16;
-/// nor one in which fewer steps rise: three workspaces, made one after the other, are no leak.
-const LEAST_PART_RISES: usize = 6;
 /// So many steps without a rise, at least, are a floor that stays.
 const LEAST_FLAT_COUNT: usize = 4;
 /// So many lines of the program are listed.
@@ -91,7 +83,7 @@ impl Unit {
 pub struct FloorTrend {
     /// What it does.
     pub trend: Trend,
-    /// The median growth per step.
+    /// The median growth per step. As in all that follows a step is an epoch in a series [of epochs](Self::of_epochs).
     pub slope_bytes: i64,
     /// Steps looked at; of a leak that begins late, those of the latest part.
     pub step_count: u64,
@@ -112,7 +104,7 @@ pub struct FloorTrend {
     unit: Unit,
 }
 
-/// How long it goes on.
+/// How long it goes on. A step is an epoch in a series of epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -120,20 +112,6 @@ pub struct Forecast {
     pub steps_left: u64,
     /// The number of the first that does not.
     pub failing_step: u64,
-}
-
-/// What one scope's live blocks grew by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GroupGrowth {
-    /// The name of the scope; empty outside of all.
-    pub scope: String,
-    /// In rounded bytes.
-    pub size_bytes: i64,
-    /// In blocks.
-    pub block_count: i64,
-    /// The lines in it that grew: place, rounded bytes and blocks; most bytes first.
-    pub places: Vec<(String, i64, i64)>,
 }
 
 /// Judges floors in the order of their steps, the first two of which are left out.
@@ -175,7 +153,7 @@ pub(super) fn judge(floors: &[Floor]) -> FloorTrend {
         slope_bytes,
         step_count: step_count as u64,
         risen_bytes,
-        rise_count: rises.iter().filter(|rise| **rise).count() as u64,
+        rise_count: rise_count(floors) as u64,
         flat_step_count: rises.iter().rev().take_while(|rise| !**rise).count() as u64,
         floor_bytes,
         last_number: last.map_or(0, |floor| floor.number),
@@ -185,57 +163,12 @@ pub(super) fn judge(floors: &[Floor]) -> FloorTrend {
     }
 }
 
-/// The slope and the number of steps of the latest part, if that is a leak by itself: it rises throughout, and its end is higher than
-/// all that was before, so that what fills and is emptied again and again is none.
-fn late_leak(floors: &[Floor]) -> Option<(i64, usize)> {
-    [floors.len() / 2, floors.len().saturating_sub(LATEST_COUNT)].into_iter().find_map(|start| {
-        let part = &floors[start..];
-        let rise_count = part.windows(2).filter(|pair| pair[1].live_bytes > pair[0].live_bytes).count();
-        if part.len() < LEAST_PART_COUNT || rise_count < LEAST_PART_RISES || !rises_throughout(part) {
-            return None;
-        }
-        let before_bytes = floors[..start + part.len() / 4].iter().map(|floor| floor.live_bytes).max()?;
-        let end_bytes = part[part.len() * 3 / 4..].iter().map(|floor| floor.live_bytes).min()?;
-        let slope_bytes = slope(part);
-        (end_bytes > before_bytes && slope_bytes > 0).then_some((slope_bytes, part.len()))
-    })
-}
-
 /// Whether the floors stay where they are: of `rises`, one for each step but the first, the last are none for long enough.
 fn has_settled(rises: &[bool]) -> bool {
     let rising: Vec<usize> = rises.iter().enumerate().filter_map(|(at, rise)| rise.then_some(at)).collect();
     let longest_gap = rising.windows(2).map(|pair| pair[1] - pair[0] - 1).max();
     let flat_count = rising.last().map_or(rises.len(), |last| rises.len() - 1 - last);
     flat_count >= LEAST_FLAT_COUNT.max((rises.len() + 1) / 4) && longest_gap.is_none_or(|gap| flat_count > gap)
-}
-
-/// The median of the slopes between all pairs, in whole bytes per step.
-fn slope(floors: &[Floor]) -> i64 {
-    let stride = floors.len().div_ceil(SAMPLE_COUNT).max(1);
-    let samples: Vec<(i64, i64)> =
-        floors.iter().enumerate().rev().step_by(stride).map(|(at, floor)| (at as i64, floor.live_bytes)).collect();
-    let mut slopes: Vec<i64> = Vec::with_capacity(samples.len() * samples.len() / 2);
-    for (index, (later, later_bytes)) in samples.iter().enumerate() {
-        for (earlier, earlier_bytes) in &samples[index + 1..] {
-            slopes.push(later_bytes.saturating_sub(*earlier_bytes) / (later - earlier));
-        }
-    }
-    median(&mut slopes).unwrap_or(0)
-}
-
-/// The lower of the two in the middle, when there are two.
-fn median(values: &mut [i64]) -> Option<i64> {
-    values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
-}
-
-/// Each quarter of the series is higher than the one before.
-fn rises_throughout(floors: &[Floor]) -> bool {
-    let quarter = |index: usize| &floors[floors.len() * index / 4..floors.len() * (index + 1) / 4];
-    let medians: Vec<i64> = (0..4)
-        .filter_map(|index| median(&mut quarter(index).iter().map(|floor| floor.live_bytes).collect::<Vec<_>>()))
-        .collect();
-    medians.len() == 4 && medians.windows(2).all(|pair| pair[1] > pair[0])
 }
 
 impl FloorTrend {
@@ -256,12 +189,13 @@ impl FloorTrend {
             return None;
         }
         let left_bytes = i128::from(capacity_bytes) - i128::from(self.floor_bytes) - i128::from(self.transient_bytes);
-        let steps_left = (left_bytes.max(0) / i128::from(self.slope_bytes.max(1))) as u64;
+        let steps_left = left_bytes.max(0) / i128::from(self.slope_bytes.max(1));
+        let steps_left = u64::try_from(steps_left).unwrap_or(u64::MAX);
         Some(Forecast { steps_left, failing_step: self.last_number.saturating_add(steps_left).saturating_add(1) })
     }
 
     /// The finding, if it is a leak or a one-time allocation. `growth` is what scopes' live blocks grew by in `growth_step_count`
-    /// steps, see [`growth_by_group`].
+    /// steps, see [`growth_by_group`](crate::diagnosis::growth_by_group).
     pub fn finding(
         &self,
         capacity_bytes: Option<u64>,
@@ -359,36 +293,6 @@ fn growth_lines(growth: &[GroupGrowth]) -> Vec<String> {
     places.take(LISTED_COUNT).map(line).collect()
 }
 
-/// What grew between two lists of live blocks, by scope, the most bytes first; what shrank or stayed is left out.
-pub fn growth_by_group(before: &[LiveGroup], after: &[LiveGroup]) -> Vec<GroupGrowth> {
-    let mut grown: HashMap<(&str, &str), (i64, i64)> = HashMap::new();
-    for (groups, sign) in [(before, -1), (after, 1)] {
-        for group in groups {
-            let (bytes, blocks) = grown.entry((&group.scope, &group.place)).or_default();
-            *bytes += sign * crate::units::signed(group.size_bytes);
-            *blocks += sign * crate::units::signed(group.block_count);
-        }
-    }
-    let mut scopes: HashMap<&str, GroupGrowth> = HashMap::new();
-    for ((scope, place), (bytes, blocks)) in grown.into_iter().filter(|(_, (bytes, _))| *bytes > 0) {
-        let group = scopes.entry(scope).or_insert_with(|| GroupGrowth {
-            scope: scope.to_owned(),
-            size_bytes: 0,
-            block_count: 0,
-            places: Vec::new(),
-        });
-        group.size_bytes += bytes;
-        group.block_count += blocks;
-        group.places.push((place.to_owned(), bytes, blocks));
-    }
-    let mut scopes: Vec<GroupGrowth> = scopes.into_values().collect();
-    for group in &mut scopes {
-        group.places.sort_by(|a, b| (Reverse(a.1), &a.0).cmp(&(Reverse(b.1), &b.0)));
-    }
-    scopes.sort_by(|a, b| (Reverse(a.size_bytes), &a.scope).cmp(&(Reverse(b.size_bytes), &b.scope)));
-    scopes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -475,23 +379,5 @@ mod tests {
         assert_eq!(floors(30).forecast(255), Some(Forecast { steps_left: 2, failing_step: 23 }));
         assert_eq!(floors(300).forecast(255), Some(Forecast { steps_left: 0, failing_step: 21 }));
         assert_eq!(judged([5; 20]).forecast(255), None);
-    }
-
-    #[test]
-    fn growth_is_summed_by_scope_with_its_lines() {
-        let group = |scope: &str, place: &str, blocks, bytes| LiveGroup {
-            place: place.to_owned(),
-            scope: scope.to_owned(),
-            block_count: blocks,
-            requested_bytes: bytes,
-            size_bytes: bytes,
-        };
-        let before = [group("step", "a:1", 2, 20), group("model", "m:1", 1, 500)];
-        let after = [group("step", "a:1", 5, 50), group("step", "a:2", 3, 12), group("model", "m:1", 1, 500)];
-        let growth = growth_by_group(&before, &after);
-        let [step] = &growth[..] else { panic!("{growth:?}") };
-        assert_eq!((step.scope.as_str(), step.size_bytes, step.block_count), ("step", 42, 6));
-        assert_eq!(step.places, [("a:1".to_owned(), 30, 3), ("a:2".to_owned(), 12, 3)]);
-        assert_eq!(growth_by_group(&after, &before), []);
     }
 }

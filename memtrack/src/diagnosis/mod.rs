@@ -17,11 +17,17 @@ mod examine;
 mod file;
 mod finding;
 mod fragmentation;
+mod growth;
 mod json;
+mod late_leak;
 mod leak;
+mod limit;
 mod outside;
+mod segment_fit;
+mod series;
 mod size;
 mod streams;
+mod sums;
 mod view;
 
 pub use churn::{growing_sizes, idle_cache, retries_every_step, rounding_overhead};
@@ -30,8 +36,10 @@ pub use detector::LeakDetector;
 pub use examine::{examine, examine_external, examine_failure};
 pub use finding::{Finding, Severity};
 pub use fragmentation::{fragmentation, pinned_segments};
+pub use growth::{GroupGrowth, growth_by_group};
 pub(crate) use json::text as json_text;
-pub use leak::{Floor, FloorTrend, Forecast, GroupGrowth, Trend, growth_by_group, judge_floors};
+pub use leak::{Floor, FloorTrend, Forecast, Trend, judge_floors};
+pub(crate) use size::told_apart;
 pub use view::{
     AllocatorView, BlockView, FailedAttemptView, LiveGroup, OutsideView, Request, SegmentView, SettingsView,
 };

@@ -2,7 +2,7 @@
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::size::size;
+use super::size::{compared, size};
 use super::view::{AllocatorView, Request};
 use crate::units::{Bytes, GIB, MIB};
 
@@ -28,7 +28,8 @@ pub(super) fn cache_starves_outside(view: &AllocatorView, requested_bytes: u64) 
     let headroom_bytes = requested_bytes.max(GIB).div_ceil(GIB).saturating_mul(GIB);
     let cap_bytes = outside_bytes
         .and_then(|outside| view.device_total_bytes.checked_sub(outside)?.checked_sub(headroom_bytes))
-        .filter(|cap| *cap >= view.allocated_bytes);
+        // What does not go back has to fit under it.
+        .filter(|cap| *cap >= view.reserved_bytes.saturating_sub(returnable_bytes).max(view.allocated_bytes));
     // Rounded down, so that the headroom is there.
     let thousandths_of = |cap| (u128::from(cap) * 1000 / u128::from(view.device_total_bytes.max(1))) as u64;
     // A cap of nothing would leave no allocator.
@@ -44,14 +45,11 @@ pub(super) fn cache_starves_outside(view: &AllocatorView, requested_bytes: u64) 
         cap_bytes,
         cap_thousandths,
     };
+    let [asked, free, idle] = compared([requested_bytes, free_bytes, idle_bytes]);
+    let [reserved, allocated] = compared([view.reserved_bytes, view.allocated_bytes]);
     let headline = format!(
-        "a request outside of the allocator is starved by its cache: {} asked for, {} free on the device, {} idle in the allocator \
-         ({} reserved, {} allocated)",
-        size(requested_bytes),
-        size(free_bytes),
-        size(idle_bytes),
-        size(view.reserved_bytes),
-        size(view.allocated_bytes)
+        "a request outside of the allocator is starved by its cache: {asked} asked for, {free} free on the device, {idle} idle in the \
+         allocator ({reserved} reserved, {allocated} allocated)"
     );
     let ratio = idle_bytes / requested_bytes.max(1);
     let evidence = (ratio >= 2).then(|| format!("idle in the allocator is {ratio} times what was asked for"));
@@ -75,7 +73,7 @@ pub(super) fn other_processes(view: &AllocatorView, request: Option<&Request>) -
     let needed_bytes = request.map_or(LEAST_BYTES, |request| request.rounded_bytes.saturating_sub(view.room_bytes()));
     let matters = match outside.other_processes_bytes {
         Some(bytes) => bytes > 0 && bytes >= needed_bytes,
-        None => outside_bytes >= needed_bytes && outside_bytes.saturating_mul(OUTSIDE_PART) > view.device_total_bytes,
+        None => outside_bytes >= needed_bytes && outside_bytes > view.device_total_bytes / OUTSIDE_PART,
     };
     // A limit of the allocator's own does not give way when others leave.
     if !matters || request.is_some_and(|request| request.by_limit) {
@@ -88,14 +86,13 @@ pub(super) fn other_processes(view: &AllocatorView, request: Option<&Request>) -
         process_count: outside.process_count,
         device_total_bytes: view.device_total_bytes,
     };
+    let [part, whole] = compared([outside.other_processes_bytes.unwrap_or(outside_bytes), view.device_total_bytes]);
     let whose = match (outside.other_processes_bytes, outside.process_count) {
-        (Some(bytes), Some(count)) => format!("{count} other processes have {} of", size(bytes)),
-        (Some(bytes), None) => format!("other processes have {} of", size(bytes)),
-        (None, _) => {
-            format!("{} are not this allocator's (context, libraries, other processes) of", size(outside_bytes))
-        }
+        (Some(_), Some(count)) => format!("{count} other processes have {part} of"),
+        (Some(_), None) => format!("other processes have {part} of"),
+        (None, _) => format!("{part} are not this allocator's (context, libraries, other processes) of"),
     };
-    let headline = format!("{whose} the device's {}", size(view.device_total_bytes));
+    let headline = format!("{whose} the device's {whole}");
     let share = format!(
         "{:.1} % of the device is outside of this allocator",
         outside_bytes as f64 / view.device_total_bytes.max(1) as f64 * 100.0
@@ -139,11 +136,10 @@ pub(super) fn foreign_growth(view: &AllocatorView) -> Option<Finding> {
         growth_bytes: crate::units::signed(growth_bytes),
         own_process_bytes,
     };
+    let [before, now] = compared([before_bytes, now_bytes]);
     let headline = format!(
-        "what is on the device outside of the allocator grew by {}, from {} to {}",
-        size(growth_bytes),
-        size(before_bytes),
-        size(now_bytes)
+        "what is on the device outside of the allocator grew by {}, from {before} to {now}",
+        size(growth_bytes)
     );
     let advice = match own_process_bytes {
         Some(own) if own >= LEAST_BYTES as i64 => {

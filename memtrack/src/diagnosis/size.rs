@@ -24,6 +24,22 @@ impl fmt::Display for Size {
     }
 }
 
+/// Sizes that a text compares: those that differ and would read the same are shown with their bytes, as `1.00 GiB (1073741825 B)`.
+pub(super) fn compared<const COUNT: usize>(bytes: [u64; COUNT]) -> [String; COUNT] {
+    told_apart(bytes, |bytes| size(bytes).to_string())
+}
+
+/// As [`compared`], of sizes that are shown in another way.
+pub(crate) fn told_apart<const COUNT: usize>(bytes: [u64; COUNT], show: impl Fn(u64) -> String) -> [String; COUNT] {
+    let texts = bytes.map(show);
+    let is_ambiguous = |at: usize| (0..COUNT).any(|other| texts[other] == texts[at] && bytes[other] != bytes[at]);
+    std::array::from_fn(
+        |at| {
+            if is_ambiguous(at) { format!("{} ({} B)", texts[at], bytes[at]) } else { texts[at].clone() }
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +49,12 @@ mod tests {
         let shown = [512, 254 * MIB, 1022 * MIB, 4 * GIB, 4094 * MIB, 10 * GIB + 1, 1_000_000 * MIB]
             .map(|bytes| size(bytes).to_string());
         assert_eq!(shown, ["512 B", "254.00 MiB", "1022.00 MiB", "4.00 GiB", "4094 MiB", "10.00 GiB", "976.56 GiB"]);
+    }
+
+    #[test]
+    fn sizes_that_differ_never_read_the_same_where_they_are_compared() {
+        assert_eq!(compared([GIB, GIB, MIB]), ["1.00 GiB", "1.00 GiB", "1.00 MiB"]);
+        assert_eq!(compared([GIB + 1, GIB, MIB]), ["1.00 GiB (1073741825 B)", "1.00 GiB (1073741824 B)", "1.00 MiB"]);
+        assert_eq!(compared([u64::MAX, u64::MAX - 1]).map(|text| text.ends_with("B)")), [true, true]);
     }
 }

@@ -4,32 +4,42 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::size::size;
+use super::size::{compared, size};
+use super::sums::total;
 use super::view::{AllocatorView, Request, SegmentView};
 use crate::device::Stream;
 use crate::history::BlockStatus;
 use crate::stats::PoolKind;
 
 /// Whom idle memory serves.
-type Owner = (Option<(u64, u64)>, Stream, PoolKind);
+pub(super) type Owner = (Option<(u64, u64)>, Stream, PoolKind);
 
-fn owner_of(segment: &SegmentView) -> Owner {
+pub(super) fn owner_of(segment: &SegmentView) -> Owner {
     (segment.private_pool, segment.stream, segment.pool)
+}
+
+/// Whether it is the request's stream, in the default pools or the private pool that the request was led into.
+fn is_of_stream(private_pool: Option<(u64, u64)>, stream: Stream, request: &Request) -> bool {
+    private_pool == request.private_pool && stream == request.stream
 }
 
 /// What is idle for the request's own stream, in segments of the other pool: small requests have segments of their own.
 pub(super) fn idle_in_the_other_pool(view: &AllocatorView, request: &Request) -> u64 {
     let of_other_pool = view.segments.iter().filter(|segment| {
         let (private_pool, stream, pool) = owner_of(segment);
-        private_pool.is_none() && stream == request.stream && pool != request.pool && !segment.is_idle()
+        is_of_stream(private_pool, stream, request) && pool != request.pool && !view.may_go_back(segment)
     });
-    of_other_pool.map(SegmentView::idle_bytes).sum()
+    total(of_other_pool.map(SegmentView::idle_bytes))
 }
 
-/// As `stream 1`, `stream 1 of memory pool (0, 2)` or, where it serves the other pool, `small requests of stream 1`.
+/// As `stream 1`, `stream 1 of memory pool (0, 2)`, `stream 1 of the default pools` to a request of a memory pool, or, where it serves the other pool, `small requests of stream 1`.
 fn named(owner: Owner, request: &Request) -> String {
     let (private_pool, stream, pool) = owner;
-    let of_pool = private_pool.map(|(major, minor)| format!(" of memory pool ({major}, {minor})")).unwrap_or_default();
+    let of_pool = match private_pool {
+        Some((major, minor)) => format!(" of memory pool ({major}, {minor})"),
+        None if request.private_pool.is_some() => " of the default pools".to_owned(),
+        None => String::new(),
+    };
     let kind = match pool {
         _ if pool == request.pool => "",
         PoolKind::Small => "small requests of ",
@@ -41,16 +51,17 @@ fn named(owner: Owner, request: &Request) -> String {
 /// Without what is idle for other streams and private pools the request does not fit, with it it would.
 pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let mut idle: BTreeMap<Owner, u64> = BTreeMap::new();
-    // Segments that are wholly free were given back, or could be, whoever they served.
-    for segment in view.segments.iter().filter(|segment| !segment.is_idle()) {
-        *idle.entry(owner_of(segment)).or_default() += segment.idle_bytes();
+    // Segments that are wholly free were given back, or could be, whoever they served; but for those that a private pool keeps.
+    for segment in view.segments.iter().filter(|segment| !view.may_go_back(segment)) {
+        let bytes = idle.entry(owner_of(segment)).or_default();
+        *bytes = bytes.saturating_add(segment.idle_bytes());
     }
-    let own = (None, request.stream, request.pool);
+    let own = (request.private_pool, request.stream, request.pool);
     let own_idle_bytes = idle.get(&own).copied().unwrap_or(0);
     // The other pool of the same stream is no other stream's.
-    let is_own = |(private_pool, stream, _): Owner| private_pool.is_none() && stream == request.stream;
+    let is_own = |(private_pool, stream, _): Owner| is_of_stream(private_pool, stream, request);
     let others = || idle.iter().filter(|(owner, bytes)| !is_own(**owner) && **bytes > 0);
-    let other_idle_bytes: u64 = others().map(|(_, bytes)| bytes).sum();
+    let other_idle_bytes = total(others().map(|(_, bytes)| *bytes));
     let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
     let own_bytes = own_idle_bytes.saturating_add(room_bytes);
     let needed_bytes = request.rounded_bytes;
@@ -72,20 +83,41 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
         room_bytes,
     };
     let owner = named(largest, request);
+    let [idle_bytes, asked, own_bytes, room] =
+        compared([largest_stream_idle_bytes, request.requested_bytes, own_idle_bytes, room_bytes]);
     let headline = format!(
-        "{} is idle but belongs to {owner}, while stream {} asks for {} and has {} idle ({} not reserved yet)",
-        size(largest_stream_idle_bytes),
+        "{idle_bytes} is idle but belongs to {owner}, while stream {} asks for {asked} and has {own_bytes} idle ({room} not reserved yet)",
         request.stream.0,
-        size(request.requested_bytes),
-        size(own_idle_bytes),
-        size(room_bytes)
     );
     let in_use = idle.iter().filter(|(_, bytes)| **bytes > 0);
     let evidence = in_use.map(|(owner, bytes)| format!("idle in {}: {}", named(*owner, request), size(*bytes)));
-    let advice = [
-        format!("free what pins the segments of {owner}: whole segments go back to the device and serve every stream"),
-        "or allocate on one stream and tell the other with record_stream".to_owned(),
-    ];
+    let kept_bytes = total(
+        view.segments
+            .iter()
+            .filter(|segment| segment.is_idle() && !view.may_go_back(segment) && owner_of(segment) == largest)
+            .map(SegmentView::size_bytes),
+    );
+    let mut advice = Vec::new();
+    if kept_bytes > 0 && largest.0.is_none() {
+        advice.push(format!(
+            "empty the cache before allocations are led into a memory pool: {} of it are wholly free, and stay while they are",
+            size(kept_bytes)
+        ));
+    } else if kept_bytes > 0 {
+        advice.push(format!(
+            "drop the memory pool and the graphs that were captured with it: {} of it are wholly free and then go back; or make the \
+             pool with use_on_oom, if no graph uses it",
+            size(kept_bytes)
+        ));
+    }
+    if kept_bytes < largest_stream_idle_bytes {
+        advice.push(format!(
+            "free what pins the segments of {owner}: whole segments go back to the device and serve every stream"
+        ));
+    }
+    if largest.0 == request.private_pool {
+        advice.push("or allocate on one stream and tell the other with record_stream".to_owned());
+    }
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(advice))
 }
 
@@ -100,10 +132,10 @@ pub(super) fn pending_frees(view: &AllocatorView, least_bytes: u64, severity: Se
         for block in segment.blocks.iter().filter(|block| block.status == BlockStatus::ActivePendingFree) {
             let (count, bytes) = by_stream.entry(segment.stream).or_default();
             *count += 1;
-            *bytes += block.size_bytes;
+            *bytes = bytes.saturating_add(block.size_bytes);
         }
     }
-    let pending_block_count = by_stream.values().map(|(count, _)| count).sum();
+    let pending_block_count = total(by_stream.values().map(|(count, _)| *count));
     let reusable_bytes = view.idle_bytes();
     let numbers = Numbers::PendingFrees {
         pending_bytes,
@@ -111,11 +143,10 @@ pub(super) fn pending_frees(view: &AllocatorView, least_bytes: u64, severity: Se
         allocated_bytes: view.allocated_bytes,
         reusable_bytes,
     };
+    let [reusable, cached] = compared([reusable_bytes, view.reserved_bytes.saturating_sub(view.allocated_bytes)]);
     let headline = format!(
-        "{} was given back and waits for other streams: {} are reusable now, not the {} between reserved and allocated",
+        "{} was given back and waits for other streams: {reusable} are reusable now, not the {cached} between reserved and allocated",
         size(pending_bytes),
-        size(reusable_bytes),
-        size(view.reserved_bytes.saturating_sub(view.allocated_bytes))
     );
     let evidence = by_stream
         .iter()

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::sums::total;
 use crate::device::Stream;
 use crate::history::BlockStatus;
 use crate::stats::PoolKind;
@@ -26,6 +27,8 @@ pub struct SegmentView {
     pub pool: PoolKind,
     /// The private pool, `None` for the default ones.
     pub private_pool: Option<(u64, u64)>,
+    /// The private pool has an owner, a captured graph or somebody whose allocations are led into it: what is free in it stays with it.
+    pub is_kept: bool,
     /// Whether it is part of an expandable segment.
     pub is_expandable: bool,
     /// What it is cut into, in order of addresses.
@@ -35,12 +38,12 @@ pub struct SegmentView {
 impl SegmentView {
     /// Its bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.size_bytes).sum()
+        total(self.blocks.iter().map(|block| block.size_bytes))
     }
 
     /// Its free bytes.
     pub fn idle_bytes(&self) -> u64 {
-        self.holes().sum()
+        total(self.holes())
     }
 
     /// Its free pieces.
@@ -150,8 +153,10 @@ pub struct AllocatorView {
     pub settings: SettingsView,
     /// The segments; none where the driver's own pool serves.
     pub segments: Vec<SegmentView>,
-    /// Whole free pages of expandable segments that also hold blocks in use: they can be given back without the rest.
+    /// Whole free pages of expandable segments that also hold blocks in use, as far as they could be given back now without the rest.
     pub free_page_bytes: u64,
+    /// Emptying the cache leaves the default pools alone now, as it does while allocations are led into a private pool.
+    pub default_pools_kept: bool,
     /// The live blocks by line and scope, those with the most bytes first.
     pub live: Vec<LiveGroup>,
     /// What failed attempts left behind.
@@ -188,14 +193,22 @@ impl AllocatorView {
         self.active_bytes.saturating_sub(self.allocated_bytes)
     }
 
-    /// What emptying the cache gives back: segments wholly free, and whole free pages of expandable ones.
+    /// What emptying the cache would give back now: segments wholly free, and whole free pages of expandable ones. Not those of private
+    /// pools in use, nor those of the default pools while allocations are led into a private one. What waits for other streams is
+    /// not counted; emptying the cache waits for it.
     pub fn returnable_bytes(&self) -> u64 {
         self.whole_segment_bytes().saturating_add(self.free_page_bytes)
     }
 
-    /// In segments wholly free.
+    /// In segments wholly free that can be given back.
     pub(super) fn whole_segment_bytes(&self) -> u64 {
-        self.segments.iter().filter(|segment| segment.is_idle()).map(SegmentView::size_bytes).sum()
+        total(self.segments.iter().filter(|segment| self.may_go_back(segment)).map(SegmentView::size_bytes))
+    }
+
+    /// Whether the segment is wholly free and nothing keeps it.
+    pub(super) fn may_go_back(&self, segment: &SegmentView) -> bool {
+        let is_kept = segment.is_kept || (self.default_pools_kept && segment.private_pool.is_none());
+        segment.is_idle() && !is_kept
     }
 
     /// What can still be taken: by the limit and, if it says, by the device.
@@ -229,6 +242,8 @@ pub struct Request {
     pub stream: Stream,
     /// The pool that would have served it.
     pub pool: PoolKind,
+    /// The private pool that it was led into, `None` for the default ones.
+    pub private_pool: Option<(u64, u64)>,
     /// Whether the allocator's own limit refused, not the device.
     pub by_limit: bool,
 }

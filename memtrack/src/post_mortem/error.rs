@@ -26,9 +26,9 @@ pub enum PostMortemError {
         reason: String,
     },
     /// It was not done in time; what is there by then stays.
-    #[error("{} was not written within {limit:?}; raise `PostMortemOptions::time_limit`", folder.display())]
+    #[error("{} was not written whole within {limit:?}; raise `PostMortemOptions::time_limit`", folder.display())]
     TooSlow {
-        /// Where.
+        /// Its own folder; the one in which it was to be made, if there was no time even for that.
         folder: PathBuf,
         /// The limit.
         limit: Duration,
@@ -36,7 +36,7 @@ pub enum PostMortemError {
     /// The thread that writes could not be started, or ended before it was done.
     #[error("the thread that writes to {} failed: {reason}", folder.display())]
     Thread {
-        /// Where.
+        /// As for [`TooSlow`](Self::TooSlow).
         folder: PathBuf,
         /// Why.
         reason: String,

@@ -45,7 +45,7 @@ impl Report {
             let _ = writeln!(text, "{group}");
         }
         if let Some(rest) = self.live.get(LISTED_COUNT..).filter(|rest| !rest.is_empty()) {
-            let bytes = rest.iter().map(|group| group.requested_bytes).sum();
+            let bytes = rest.iter().fold(0_u64, |sum, group| sum.saturating_add(group.requested_bytes));
             let _ = writeln!(text, "{} in {} more places", Bytes::unsigned(bytes), rest.len());
         }
         text.push_str("\nBeside this file, where there was time and room: the last events (if the history is recorded), a snapshot, the driver's view.\n");

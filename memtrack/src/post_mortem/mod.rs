@@ -11,7 +11,8 @@
 //!
 //! How often, how much and for how long it writes is bounded ([`PostMortemOptions`]). Nothing of it can fail the program: what goes wrong is
 //! said in an event with the target `memtrack::post_mortem`, and the error that the program gets is that of its request. What
-//! runs out of memory inside a hook ([`on_oom`](crate::CachingAllocator::on_oom)) writes nothing.
+//! runs out of memory inside a hook ([`on_oom`](crate::CachingAllocator::on_oom)), on the hook's thread, writes nothing, and neither does a
+//! request whose hook panics.
 //!
 //! Here live the options, the bounds and the files. Nothing here knows an allocator: it is handed what to write.
 

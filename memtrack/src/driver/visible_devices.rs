@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::plain_text::counted;
+
 /// A mask as CUDA reads it.
 ///
 /// CUDA's rules, which differ from what one would guess:
@@ -68,7 +70,7 @@ pub enum MaskEnd {
         entry: String,
     },
     /// A number beyond the devices there are.
-    #[error("device {ordinal} is beyond the {count} devices there are and ends the mask")]
+    #[error("device {ordinal} is beyond the {} there {} and ends the mask", counted(*count as u64, "device"), if *count == 1 { "is" } else { "are" })]
     OutOfRange {
         /// The number.
         ordinal: u32,

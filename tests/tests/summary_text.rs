@@ -102,9 +102,10 @@ epoch 2  simulated (simulated device)  3 steps  3.42 s
 
 #[test]
 fn the_json_line_of_a_training_run_reads_so() {
-    let line = trained().to_json();
+    let summary = trained();
     // Of this process.
-    let line = line.replace(&format!("\"process\":{}", std::process::id()), "\"process\":1");
+    let line = summary.to_json().replace(&format!("\"process\":{}", std::process::id()), "\"process\":1");
+    let line = line.replace(&format!("\"allocator\":{}", summary.allocator), "\"allocator\":1");
     assert_eq!(line.replace("},{", "},\n{").replace(",\"", ",\n\""), JSON);
 }
 
@@ -115,6 +116,7 @@ const JSON: &str = r#"{"schema":"memtrack.run",
 "epoch":2,
 "device":"simulated",
 "model":"simulated device",
+"allocator":1,
 "steps":3,
 "lasted_ns":3417000000,
 "before_bytes":104857600,

@@ -24,6 +24,7 @@ impl EpochSummary {
             line.number("epoch", self.number);
             line.text("device", self.device.as_str());
             line.text("model", &self.model);
+            line.number("allocator", self.allocator);
             line.number("steps", self.step_count);
             line.number("lasted_ns", self.lasted.as_nanos());
             line.number("before_bytes", self.before_bytes);

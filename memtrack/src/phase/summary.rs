@@ -107,6 +107,8 @@ pub struct EpochSummary {
     pub device: DeviceName,
     /// What a person calls the device.
     pub model: String,
+    /// The number of the allocator in this process, from 1 in the order in which allocators were made: a device may have several.
+    pub allocator: u64,
     /// Steps begun.
     pub step_count: u64,
     /// How long the epoch took.
@@ -180,6 +182,7 @@ impl EpochSummary {
             number: closed.number,
             device: DeviceName::new(&inner.name),
             model: device.model().to_owned(),
+            allocator: inner.id,
             step_count: closed.step_count,
             lasted: closed.lasted,
             phases: closed.rows.into_iter().map(PhaseSummary::new).collect(),

@@ -63,8 +63,8 @@ pub fn padded(text: &str, width: usize) -> String {
     format!("{text}{:blanks$}", "", blanks = width.saturating_sub(columns(text)))
 }
 
-/// Control characters, and those without a form of their own that break lines, turn the direction or hide.
-fn steers(character: char) -> bool {
+/// Whether a character steers a terminal rather than being shown: control characters, and those without a form of their own that break lines, turn the direction or hide.
+pub fn steers(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

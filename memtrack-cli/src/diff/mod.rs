@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 pub use compare::{Change, Difference, PhaseChange, SiteChange};
+use memtrack::plain_text::shown;
 pub use run_file::{EpochLine, RunFileError, read};
 
 use self::choose::{Choice, Chosen, choice, chosen};
@@ -75,7 +76,7 @@ pub fn run(options: &DiffOptions, output: &mut dyn Write, errors: &mut dyn Write
         Ok(differences) => differences,
         Err(error) => {
             // Where standard error is closed or full, the status still says it.
-            let _ = writeln!(errors, "memtrack: {}", crate::replay::escaped(&error.to_string()));
+            let _ = writeln!(errors, "memtrack: {}", shown(&error.to_string()));
             return 2;
         }
     };

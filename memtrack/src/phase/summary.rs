@@ -18,7 +18,7 @@ use crate::scope::DeviceName;
 pub struct PhaseSummary {
     /// The phase; `other` for what was booked under none.
     pub name: &'static str,
-    /// Times the phase began; 0 for `other`.
+    /// Times the phase began; 0 for `other`, unless a phase of that name was begun by other means than [`phase`](crate::phase()).
     pub entered_count: u64,
     /// Bytes allocated less bytes freed by threads in this phase. The rows add up to the epoch's change.
     pub net_bytes: i64,

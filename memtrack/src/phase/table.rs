@@ -52,7 +52,8 @@ impl fmt::Display for EpochSummary {
 
 impl EpochSummary {
     fn row(&self, phase: &PhaseSummary) -> [String; COLUMN_COUNT] {
-        let is_other = phase.name == OUTSIDE;
+        // Where the attribute names a phase so, it is booked under the same row, which then is of activations too.
+        let is_other = phase.name == OUTSIDE && phase.entered_count == 0;
         let unless_other = |text: String| if is_other { "-".to_owned() } else { text };
         [
             shown_name(phase.name),

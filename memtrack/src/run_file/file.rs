@@ -18,8 +18,14 @@ impl RunFile {
         let text = path.to_str().map(|text| text.replace("%p", &std::process::id().to_string()));
         let path = text.map_or_else(|| path.to_owned(), PathBuf::from);
         refuse_what_waits(&path)?;
-        // Not truncated before the lock is held. Lines go to the end, so that where a file system has no locks nobody's are overwritten.
-        let file = OpenOptions::new().append(true).create(true).open(&path)?;
+        // Not emptied before the lock is held. Lines go to the end, so that where a file system has no locks nobody's are overwritten.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        if cfg!(unix) {
+            // Elsewhere a file that is only appended to cannot be emptied.
+            options.append(true);
+        }
+        let file = options.open(&path)?;
         // What is no plain file, as `/dev/null`, is nobody's and has no length.
         if !file.metadata()?.is_file() {
             return Ok(Self { path, file });

@@ -39,6 +39,7 @@ enum State {
 /// When the file cannot be created, when another process writes it ([`io::ErrorKind::ResourceBusy`]), and when it is a pipe, a
 /// socket, a disk or a folder ([`io::ErrorKind::InvalidInput`]): to write to a pipe could wait for its reader. Epochs then go where
 /// they went before. On file systems without locks another process goes unnoticed, and the lines of both are in the file.
+/// On Windows a locked file cannot be read either before the process ends.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -290,7 +290,7 @@ fn pipes_in_the_place_of_the_folder_or_of_files_stop_neither_writer_nor_reader()
         let found = publish::read_folder(&path).unwrap();
         let written = publish::now();
         publish::to(&in_place_of_folder);
-        tell.send((found, written, publish::now(), publish::read_folder(&in_place_of_folder)))
+        let _ = tell.send((found, written, publish::now(), publish::read_folder(&in_place_of_folder)));
     });
     let (found, written, refused, unread) = told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
     assert_eq!(found.len(), 2);

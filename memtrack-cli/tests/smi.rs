@@ -525,4 +525,6 @@ fn a_gpu_in_mig_instances_is_a_guess_and_an_old_name_that_cannot_be_looked_up_is
     );
     assert!(text.contains(&told), "{text}");
     assert!(titles.iter().all(|title| !title.contains("cuda:")), "{text}");
+    let (_, text, _) = end(fake.command(&["smi"]).env("CUDA_VISIBLE_DEVICES", "x\x1b[2J\ny"));
+    assert!(text.contains("CUDA_VISIBLE_DEVICES: `x\\u{1b}[2J\\ny` names no device and ends the mask\n"), "{text:?}");
 }

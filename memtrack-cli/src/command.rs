@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use clap::Parser as _;
+use memtrack::plain_text::shown;
 
 use crate::options::{Command, Options, ReplayOptions};
-use crate::replay::{escaped, replay_file};
+use crate::replay::replay_file;
 
 /// Wrong usage, a file without a result, or a result that cannot be written.
 pub(crate) const FAILED: u8 = 2;
@@ -19,8 +20,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
             // Wrong usage, or the help that was asked for.
             let target: &mut dyn Write = if told.use_stderr() { &mut *errors } else { &mut *output };
             let written = write!(target, "{}", told.render()).and_then(|()| target.flush());
-            let failed = told.use_stderr() || written.is_err_and(|error| !reader_is_gone(&error));
-            return if failed { FAILED } else { 0 };
+            return match written {
+                _ if told.use_stderr() => FAILED,
+                Err(error) if !reader_is_gone(&error) => {
+                    let _ = writeln!(errors, "memtrack: cannot write the help: {error}");
+                    FAILED
+                }
+                _ => 0,
+            };
         }
     };
     match options.command {
@@ -40,7 +47,7 @@ fn replay(options: &ReplayOptions, output: &mut dyn Write, errors: &mut dyn Writ
         status = status.max(report.status());
         if let Some(error) = &report.error {
             // Where standard error is closed or full, the status still says it.
-            let _ = writeln!(errors, "memtrack: {}: {}", escaped(&report.file), escaped(error));
+            let _ = writeln!(errors, "memtrack: {}: {}", shown(&report.file), shown(error));
         }
         if !is_read {
             continue;
@@ -59,6 +66,20 @@ fn replay(options: &ReplayOptions, output: &mut dyn Write, errors: &mut dyn Writ
         }
     }
     status
+}
+
+/// Standard output where it was closed when the program began: nothing can be written, and each try says so.
+#[derive(Debug)]
+pub struct ClosedOutput;
+
+impl Write for ClosedOutput {
+    fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        Err(io::Error::other("standard output is closed"))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 pub(crate) fn reader_is_gone(error: &io::Error) -> bool {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use memtrack::plain_text::counted;
+
 /// A block of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockId {
@@ -129,14 +131,14 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Allocate { block, bytes, stream } => match block.id {
-                Some(id) => write!(f, "alloc {id}, {bytes} bytes on stream {stream}"),
-                None => write!(f, "oom, {bytes} bytes on stream {stream}"),
+                Some(id) => write!(f, "alloc {id}, {} on stream {stream}", counted(*bytes, "byte")),
+                None => write!(f, "oom, {} on stream {stream}", counted(*bytes, "byte")),
             },
             Self::Free { block } | Self::FreeInUse { block } => write!(f, "free {block}"),
             Self::CompleteFree { block } => write!(f, "free of {block} complete"),
             Self::RecordStream { block, stream } => write!(f, "record_stream {block}, stream {stream}"),
             Self::SetBusy { stream } => write!(f, "sleep on stream {stream}"),
-            Self::CompleteEvents { count } => write!(f, "{count} events complete"),
+            Self::CompleteEvents { count } => write!(f, "{} complete", counted(*count as u64, "event")),
             Self::Synchronize => f.write_str("sync"),
             Self::EmptyCache => f.write_str("empty_cache"),
             Self::ResetPeak => f.write_str("reset_peak"),

@@ -262,3 +262,24 @@ fn the_library_may_be_named_by_the_environment() {
     );
     assert_eq!(fake.run(&["check"]).0, 0);
 }
+
+/// A line for Slurm's reason and for logs: what a name adds must not look like another verdict.
+#[test]
+fn the_reason_is_one_line_whatever_names_are_in_it() {
+    let fake = Fake::new("check-line", [card(1, GIB)]);
+    let one_line = |arguments: &[&str], said: &str| {
+        let (status, output, _) = fake.run(arguments);
+        assert_eq!((status, output.lines().count()), (3, 1), "{output:?}");
+        assert!(output.starts_with(said) && !output.contains('\x1b'), "{output:?}");
+    };
+    one_line(&["check", "-i", "x\nok: 1 device\x1b[2J"], r"unknown: no device `x\nok: 1 device\u{1b}[2J` among GPU 0");
+    let file = fake.folder.write("published\nok", "");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_memtrack"));
+    command.args(["check", "--nvml-lib", "no\nlibrary\x1b[2J", "--published", &file]);
+    let (status, output, _) = end(&mut command);
+    assert_eq!((status, output.lines().count()), (3, 1), "{output:?}");
+    assert!(output.starts_with(r"unknown: cannot load the NVML library `no\nlibrary\u{1b}[2J`: "), "{output:?}");
+    let (_, json, _) = fake.run(&["check", "--json", "-i", "x\ny"]);
+    let verdict: Value = serde_json::from_str(&json).unwrap();
+    assert!(verdict["reason"].as_str().unwrap().starts_with(r"unknown: no device `x\ny` among"), "{json}");
+}

@@ -160,6 +160,65 @@ fn a_reader_that_goes_is_no_mistake_and_a_full_disk_is_one() {
     assert_eq!(end(memtrack(&["replay", "nowhere.json"]).stderr(full)).0, Some(2));
 }
 
+/// Every subcommand with something to write.
+fn that_write() -> (Folder, Vec<Vec<String>>) {
+    let folder = Folder::new("writes");
+    let allocator = memtrack::CachingAllocator::new(std::sync::Arc::new(memtrack::device::Simulated::new()));
+    let run = folder.write("run.jsonl", format!("{}\n", allocator.epoch(1).finish().unwrap().to_json()));
+    let file = fixture("programs/best-fit.json.gz");
+    // Without a library there is a result too: that there is none.
+    let no_library = ["--nvml-lib", "/nowhere.so"];
+    let commands = [
+        vec!["replay", &file],
+        vec!["replay", "--json", &file],
+        vec!["diff", &run],
+        vec!["diff", "--json", &run],
+        [&["check"][..], &no_library].concat(),
+        [&["check", "--json"][..], &no_library].concat(),
+        [&["smi", "--json"][..], &no_library].concat(),
+        vec!["--help"],
+        vec!["smi", "--help"],
+        vec!["--version"],
+    ];
+    (folder, commands.map(|command| command.iter().map(|word| (*word).to_owned()).collect()).to_vec())
+}
+
+#[test]
+fn where_standard_output_is_closed_the_status_and_a_line_say_so() {
+    let (_folder, commands) = that_write();
+    let program = env!("CARGO_BIN_EXE_memtrack");
+    let with = |redirection: &str, arguments: &[String]| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}"), program]).args(arguments);
+        end(&mut shell)
+    };
+    for arguments in &commands {
+        let (status, _, errors) = with(">&-", arguments);
+        assert_eq!(status, Some(2), "{arguments:?}: {errors}");
+        let told = "standard output is closed";
+        assert_eq!(errors.lines().filter(|line| line.contains(told)).count(), 1, "{arguments:?}: {errors}");
+        // What is thrown away on purpose is written all the same, however it was opened.
+        let thrown_away = with(">/dev/null", arguments);
+        assert!(!thrown_away.2.contains(told) && thrown_away.0 != Some(2), "{arguments:?}: {thrown_away:?}");
+        assert_eq!(with("1<>/dev/null", arguments), thrown_away);
+        // With standard error closed too the status is left.
+        assert_eq!(with(">&- 2>&-", arguments).0, Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_is_no_mistake_of_any_subcommand() {
+    let (_folder, commands) = that_write();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    for arguments in &commands {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let is_read = end(&mut memtrack(&arguments));
+        let unread = end(memtrack(&arguments).stdout(closed.try_clone().unwrap()));
+        assert_eq!((unread.0, unread.2), (is_read.0, is_read.2), "{arguments:?}");
+    }
+}
+
 #[test]
 fn nothing_of_a_file_or_its_name_steers_the_terminal() {
     let folder = Folder::new("escaped");
@@ -195,7 +254,7 @@ fn what_a_snapshot_shows_and_its_history_does_not_tell_is_said() {
     };
     for (pool, settings, said) in [
         ("[0, 0]", r#"{"expandable_segments": false}"#, None),
-        ("[0, 1]", "{}", Some("1 of the segments belong to private pools")),
+        ("[0, 1]", "{}", Some("1 of the segments belongs to a private pool")),
         ("[0, 0]", r#"{"expandable_segments": true}"#, Some("expandable_segments differed from the configuration")),
     ] {
         let file = folder.write("snapshot.json", snapshot(pool, settings));

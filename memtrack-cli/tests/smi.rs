@@ -326,7 +326,7 @@ fn published_files_of_no_use_are_told_and_those_of_ended_processes_not_counted()
         "its process is in another container and cannot be found from here"
     );
     let (_, text, _) = fake.run(&["smi"]);
-    assert!(text.contains("1 files of processes that ended in "), "{text}");
+    assert!(text.contains("1 file of a process that ended in "), "{text}");
 }
 
 #[test]
@@ -437,14 +437,94 @@ fn a_reader_that_leaves_ends_the_watch_without_an_error() {
 }
 
 #[test]
-fn names_of_others_cannot_move_the_cursor_or_make_fields() {
-    let fake = Fake::new("smi-hostile", [card(1, GIB).named("N\x1b[2J,VIDIA").compute_process(TRAINING, Some(GIB))]);
+fn names_of_others_cannot_move_the_cursor_or_make_rows_and_fields() {
+    let device = card(1, GIB).named("N\x1b[2J,\"VIDIA\u{202e}").compute_process(TRAINING, Some(GIB));
+    let configuration =
+        Configuration { driver_version: "580\nGPU 9\x1b[2J,95".to_owned(), ..Configuration::default() }.device(device);
+    let fake = Fake::with("smi-hostile", &configuration, &[]);
     let mut hostile = publication(TRAINING, 1, MIB, MIB, None);
-    hostile["program"] = "evil\n\x1b]0;owned\x07,x".into();
+    hostile["program"] = format!("evil\n\x1b]0;owned\x07,\"x\u{200f}{}", "long ".repeat(50)).into();
     fake.publish("hostile", &hostile);
+    hostile["memtrack_publication"] = "\x1b[2J".into();
+    fake.publish("spoilt\x1b[2J\nGPU 9", &hostile);
+    let steers = ['\x1b', '\x07', '\u{202e}', '\u{200f}'];
     let (_, text, _) = fake.run(&["smi"]);
-    assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
-    let (_, csv, _) = fake.run(&["smi", "--query-compute-apps=pid,process_name,gpu_name", "--format=csv,noheader"]);
-    assert_eq!(csv.lines().count(), 1);
-    assert_eq!(csv.matches(',').count(), 2, "{csv:?}");
+    assert!(!text.contains(steers), "{text:?}");
+    assert!(text.starts_with("driver 580\\nGPU 9\\u{1b}[2J,95\n\nGPU 0  N\\u{1b}[2J,\"VIDIA\\u{202e}  "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("GPU ")).count(), 1, "{text}");
+    let process: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("  process ")).take(2).collect();
+    assert!(process[1].contains("evil\\n") && process[1].contains('…'), "{text}");
+    assert_eq!(process[0].chars().count(), process[1].chars().count(), "{process:#?}");
+
+    let apps = "--query-compute-apps=pid,process_name,gpu_name";
+    for (query, fields) in [(apps, 3), ("--query-gpu=driver_version,name", 2)] {
+        let (_, csv, _) = fake.run(&["smi", query, "--format=csv,noheader"]);
+        assert_eq!(csv.lines().count(), 1);
+        assert_eq!(csv.matches(',').count(), fields - 1, "{csv:?}");
+        assert!(!csv.contains(steers) && !csv.contains('"'), "{csv:?}");
+    }
+}
+
+#[test]
+fn devices_are_chosen_in_every_form_that_nvidia_smi_takes() {
+    let cards = [card(1, MIB), card(2, 2 * MIB), card(0x18, 3 * MIB)];
+    let (first, second) = (cards[0].uuid.clone(), cards[1].uuid.clone());
+    let fake = Fake::new("smi-forms", cards);
+    let places = |list: &str| -> Vec<u64> {
+        let look = fake.json(&["smi", "--json", "-i", list]);
+        let devices = look["devices"].as_array().unwrap_or_else(|| panic!("{list}: {look}"));
+        devices.iter().map(|device| device["index"].as_u64().unwrap()).collect()
+    };
+    for (list, expected) in [
+        ("0", vec![0]),
+        ("2,0", vec![0, 2]),
+        (" 1 , 1 ", vec![1]),
+        (second.as_str(), vec![1]),
+        (second.to_lowercase().as_str(), vec![1]),
+        (format!("{first},2").as_str(), vec![0, 2]),
+        ("00000000:18:00.0", vec![2]),
+        ("0000:18:00.0", vec![2]),
+        ("0:18:0", vec![2]),
+        ("18:00.0", vec![2]),
+        ("00000000:02:00.0,18:00", vec![1, 2]),
+    ] {
+        assert_eq!(places(list), expected, "{list}");
+    }
+    for (list, named) in
+        [("0,7", "7"), ("0,", ""), ("", ""), ("1:18:00.0", "1:18:00.0"), ("18:00.1", "18:00.1"), ("-1", "-1")]
+    {
+        let (status, _, errors) = fake.run(&["smi", &format!("--device={list}")]);
+        assert_eq!(status, 3, "{list}");
+        assert!(errors.starts_with(&format!("memtrack: no device `{named}` among GPU 0 (GPU-01")), "{errors}");
+        assert_eq!(errors.lines().count(), 1);
+    }
+    assert_eq!(fake.run(&["check", "-i", "18:00.0,0", "--max-used", "4MiB"]).1, "ok: 2 devices within 1 limit\n");
+}
+
+#[test]
+fn a_gpu_in_mig_instances_is_a_guess_and_an_old_name_that_cannot_be_looked_up_is_told() {
+    let instance = Device { uuid: card(8, 0).uuid.replace("GPU-", "MIG-"), ..card(8, GIB) };
+    let gpu = card(1, GIB);
+    let (gpu_uuid, instance_uuid) = (gpu.uuid.clone(), instance.uuid.clone());
+    let fake = Fake::new("smi-mig-mask", [gpu.mig_device(instance)]);
+    let titles = |mask: &str| -> (String, Vec<String>) {
+        let (_, text, _) = end(fake.command(&["smi"]).env("CUDA_VISIBLE_DEVICES", mask));
+        let titles = text.lines().filter(|line| line.starts_with("GPU ")).map(str::to_owned).collect();
+        (text, titles)
+    };
+    for mask in ["0", &gpu_uuid] {
+        let (text, titles) = titles(mask);
+        assert!(titles[0].ends_with("  cuda:0 (a guess: CUDA takes one of its MIG instances)"), "{mask}: {text}");
+    }
+    assert!(titles(&instance_uuid).1[1].ends_with("  cuda:0"));
+    // The library here does not tell the numbers of instances.
+    let old = format!("MIG-{gpu_uuid}/1/0");
+    let (text, titles) = titles(&old);
+    let told = format!(
+        "CUDA_VISIBLE_DEVICES: `{old}` names a MIG instance by numbers that the driver does not tell; name it by its UUID"
+    );
+    assert!(text.contains(&told), "{text}");
+    assert!(titles.iter().all(|title| !title.contains("cuda:")), "{text}");
+    let (_, text, _) = end(fake.command(&["smi"]).env("CUDA_VISIBLE_DEVICES", "x\x1b[2J\ny"));
+    assert!(text.contains("CUDA_VISIBLE_DEVICES: `x\\u{1b}[2J\\ny` names no device and ends the mask\n"), "{text:?}");
 }

@@ -119,7 +119,7 @@ fn another_request_limit_or_configuration_is_noticed() {
         json_difference(&spoilt)
     };
     let difference = spoilt(&|program| program["ops"][1]["op"][2] = json!(1));
-    assert_eq!((difference.step, difference.operation.as_str()), (Some(1), "alloc 1, 1 bytes on stream 0"));
+    assert_eq!((difference.step, difference.operation.as_str()), (Some(1), "alloc 1, 1 byte on stream 0"));
     let difference = spoilt(&|program| program["limit_bytes"] = json!(1 << 20));
     assert_eq!((difference.step, difference.got), (Some(0), Figure::Text("out of memory".to_owned())));
     let difference = spoilt(&|program| program["config"] = json!("expandable_segments:True"));
@@ -229,7 +229,7 @@ fn every_part_of_the_segments_at_the_end_is_compared() {
     }
     let mut spoilt = good.clone();
     spoilt["final_segments"][0]["blocks"] = json!([]);
-    assert_text(&json_difference(&spoilt), None, "final_segments[0].blocks", "0 blocks", "1 blocks");
+    assert_text(&json_difference(&spoilt), None, "final_segments[0].blocks", "0 blocks", "1 block");
     spoilt["final_segments"] = json!([]);
     let count = good["final_segments"].as_array().unwrap().len();
     assert_text(&json_difference(&spoilt), None, "final_segments", "0 segments", &format!("{count} segments"));

@@ -127,6 +127,8 @@ mod observer;
 pub mod phase;
 pub mod pinned;
 #[forbid(unsafe_code)]
+pub mod plain_text;
+#[forbid(unsafe_code)]
 pub mod post_mortem;
 #[forbid(unsafe_code)]
 pub mod publish;

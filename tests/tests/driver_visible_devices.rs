@@ -95,3 +95,13 @@ fn entries_are_kept_as_they_stand() {
     assert_eq!(mask.entries(), Some(&expected[..]));
     assert_eq!(VisibleDevices::parse(None).entries(), None);
 }
+
+#[test]
+fn an_old_name_of_an_instance_is_whole_and_one_device_is_singular() {
+    let devices = ["MIG-GPU-aa/1/10", "MIG-GPU-aa/1/1"];
+    let visible = VisibleDevices::parse(Some("MIG-GPU-aa/1/1")).resolve(&devices);
+    assert_eq!((visible.devices, visible.end), (vec![1], MaskEnd::Complete));
+    let end = |devices: &[&str]| VisibleDevices::parse(Some("7")).resolve(devices).end.to_string();
+    assert_eq!(end(&DEVICES[..1]), "device 7 is beyond the 1 device there is and ends the mask");
+    assert_eq!(end(&DEVICES), "device 7 is beyond the 4 devices there are and ends the mask");
+}

@@ -269,3 +269,35 @@ fn figures_that_cannot_be_are_refused() {
     }
     drop((allocator, folder));
 }
+
+/// To open a pipe waits for the other side, so none may be opened.
+#[test]
+fn pipes_in_the_place_of_the_folder_or_of_files_stop_neither_writer_nor_reader() {
+    let folder = Folder::new("pipes");
+    fs::create_dir_all(&folder.0).unwrap();
+    let pipe = |name: String| {
+        let path = folder.0.join(name);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    };
+    let (in_place_of_folder, others) = (pipe("folder".to_owned()), pipe("1.json".to_owned()));
+    let own = publish::now().unwrap();
+    fs::remove_file(&own).unwrap();
+    pipe(own.file_name().unwrap().to_str().unwrap().to_owned());
+    let (tell, told) = std::sync::mpsc::channel();
+    let path = folder.0.clone();
+    std::thread::spawn(move || {
+        let found = publish::read_folder(&path).unwrap();
+        let written = publish::now();
+        publish::to(&in_place_of_folder);
+        let _ = tell.send((found, written, publish::now(), publish::read_folder(&in_place_of_folder)));
+    });
+    let (found, written, refused, unread) = told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|found| matches!(&found.publication, Err(ReadError::Io(_)))), "{found:?}");
+    assert_eq!(written.unwrap(), own, "its own place is taken back");
+    assert!(fs::metadata(&own).unwrap().is_file() && !fs::metadata(&others).unwrap().is_file());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("it is there and is no folder; name another one in MEMTRACK_PUBLISH"), "{refused}");
+    assert!(unread.is_err());
+}

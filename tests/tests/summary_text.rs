@@ -58,6 +58,7 @@ fn trained() -> EpochSummary {
     drop(train);
     let mut summary = epoch.finish().unwrap();
     summary.lasted = Duration::from_millis(3417);
+    (summary.peak_earliest, summary.peak_latest) = (Duration::from_micros(1_234_400), Duration::from_millis(1312));
     for (index, phase) in summary.phases.iter_mut().enumerate() {
         phase.slow_path = Duration::from_micros(if phase.device_allocation_count > 0 { 100 + index as u64 } else { 0 });
     }
@@ -82,7 +83,7 @@ epoch 2  simulated (simulated device)  3 steps  3.42 s
     other            -         +0 B  104.77 MiB  919.23 MiB           -           -           -       0         0 B      -        0     0
     total                 +4.77 MiB  adds up; epoch 1 ended 4.77 MiB lower
   nested    train: -36.00 MiB in 0 allocations by itself, +4.77 MiB in 20 allocations with the phases inside it
-  peak      456.77 MiB in backward, step 2, of 1.00 GiB allowed
+  peak      456.77 MiB in backward, step 2, between 1.234 and 1.312 s into the epoch, of 1.00 GiB allowed
   held by   forward 240.00 MiB, backward 100.00 MiB, other 100.00 MiB, data 12.00 MiB, optimizer 4.77 MiB
   of scopes layers (forward) 240.00 MiB in 4 blocks; backward 100.00 MiB in 1 block; outside scopes 100.00 MiB in 1 block; data 12.00 MiB in 1 block; optimizer 4.77 MiB in 1 block
   origins   by phase of the allocation (rows) and of the free (columns)
@@ -95,15 +96,16 @@ epoch 2  simulated (simulated device)  3 steps  3.42 s
     other      100.00 MiB           -          -            -             -          -  100.00 MiB
   growth    +4.77 MiB: tests/tests/summary_text.rs:48:28 in optimizer +4.77 MiB, +1 block
   slow path 0.31 ms in allocations that found no cached block: data 0.10 ms, forward 0.10 ms, backward 0.10 ms
-  reserved  592.00 MiB, of it 487.23 MiB cached (largest free block 100.00 MiB, fragmentation 79.5 %); at the peak 592.00 MiB, of it 135.23 MiB cached
+  reserved  592.00 MiB, of it 487.23 MiB cached (largest free block 100.00 MiB, fragmentation 79.5 %); at the peak 592.00 MiB, of it 135.23 MiB cached (22.8 %)
   driver    no figures: simulated is a simulated device, which no GPU driver knows
   finding   idle-cache: 592.00 MiB is reserved and 104.77 MiB allocated: 462.00 MiB of the cache is in segments wholly free";
 
 #[test]
 fn the_json_line_of_a_training_run_reads_so() {
-    let line = trained().to_json();
+    let summary = trained();
     // Of this process.
-    let line = line.replace(&format!("\"process\":{}", std::process::id()), "\"process\":1");
+    let line = summary.to_json().replace(&format!("\"process\":{}", std::process::id()), "\"process\":1");
+    let line = line.replace(&format!("\"allocator\":{}", summary.allocator), "\"allocator\":1");
     assert_eq!(line.replace("},{", "},\n{").replace(",\"", ",\n\""), JSON);
 }
 
@@ -114,6 +116,7 @@ const JSON: &str = r#"{"schema":"memtrack.run",
 "epoch":2,
 "device":"simulated",
 "model":"simulated device",
+"allocator":1,
 "steps":3,
 "lasted_ns":3417000000,
 "before_bytes":104857600,
@@ -260,7 +263,10 @@ const JSON: &str = r#"{"schema":"memtrack.run",
 "peak":{"bytes":478956544,
 "phase":"backward",
 "step":2,
+"earliest_ns":1234400000,
+"latest_ns":1312000000,
 "reserved_bytes":620756992,
+"cached_bytes":141800448,
 "active_bytes":478956544,
 "held":[{"phase":"forward",
 "scope":"layers",
@@ -394,4 +400,43 @@ fn the_json_line_is_json_whatever_the_names_are() {
     assert_eq!(value["phases"][0]["name"], name);
     assert_eq!((value["epoch"].as_u64(), value["live"][0]["bytes"].as_u64()), (Some(u64::MAX), Some(1 << 20)));
     drop(kept);
+}
+
+/// What the rows and lines say where names are not as one would have them.
+#[test]
+fn names_cannot_make_rows_steer_the_terminal_or_be_mistaken_for_the_row_other() {
+    const LONG: &str =
+        "a name so long that the table would be as wide as it is and nobody could read the figures behind it any more";
+    const NAMES: [&str; 6] = ["two\nrows", "\x1b[2Jred", "", "left\u{202e}right", "前向", LONG];
+    let allocator = CachingAllocator::new(Arc::new(Simulated::with_capacity(1 << 30)));
+    let _current = allocator.make_current();
+    let epoch = memtrack::epoch(1);
+    let outside = take(&allocator, 2);
+    let mut kept = Vec::new();
+    for name in NAMES.into_iter().chain(["other"]) {
+        let _phase = memtrack::phase(name);
+        let _scope = Scope::open(&allocator, "scope\x1b\n", None);
+        kept.push(take(&allocator, 4));
+        drop(take(&allocator, 2));
+    }
+    let summary = epoch.finish().unwrap();
+    let text = summary.to_string();
+    assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+    assert!(!text.contains('\u{202e}'), "{text:?}");
+    for shown in [r"    two\nrows  ", r"    \u{1b}[2Jred  ", "    \"\"  ", r"    left\u{202e}right  ", "    前向  "] {
+        assert_eq!(text.matches(shown).count(), 2, "{shown} in the rows and in the origins:\n{text}");
+    }
+    assert!(text.contains("    a name so long that the table …") && !text.contains(LONG), "{text}");
+
+    // A phase that is named as the row of what is outside phases has a row of its own.
+    let row = |name: &str| summary.phases.iter().find(|phase| phase.name == name).unwrap();
+    assert_eq!((row("other (phase)").entered_count, row("other (phase)").net_bytes), (1, 4 << 20));
+    assert_eq!((row("other").entered_count, row("other").net_bytes), (0, 2 << 20));
+    assert!(summary.adds_up());
+
+    // Every row of the table has its figures in the same columns.
+    let rows: Vec<&str> = text.lines().skip(1).take(NAMES.len() + 3).collect();
+    let ends: Vec<usize> = rows.iter().map(|row| memtrack::plain_text::columns(row)).collect();
+    assert!(ends.iter().all(|end| *end == ends[0]), "{rows:#?}");
+    drop((outside, kept));
 }

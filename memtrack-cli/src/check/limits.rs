@@ -1,6 +1,7 @@
 //! What a look says of each limit.
 
 use memtrack::driver::{DriverMemory, Exactness, PartKind, comparable};
+use memtrack::plain_text::counted;
 use memtrack::publish::PublishedAllocator;
 use memtrack::units::Bytes;
 
@@ -252,7 +253,7 @@ impl Of<'_> {
 
     fn foreign(&mut self, most: usize) {
         let limit = Limit::MaxForeign;
-        let counted = match (&self.device.account, &self.device.list_failure) {
+        let found = match (&self.device.account, &self.device.list_failure) {
             (_, Some(failure)) => Err(failure.to_string()),
             (Some(account), None) => {
                 let unknown = "a process that publishes is listed under a number that is not known here";
@@ -261,12 +262,12 @@ impl Of<'_> {
             (None, None) => Ok(self.device.processes.iter().filter(|process| !process.publishes()).count()),
         };
         let is_complete = self.device.list_is_complete;
-        match counted {
+        match found {
             Err(why) => self.put(limit, Outcome::Unknown, None, &format!("max-foreign: {why}")),
             Ok(count) => {
                 let figures = Some((count as f64, most as f64));
-                let plural = if count == 1 { "" } else { "es" };
-                let sentence = format!("has {count} foreign process{plural}, more than {most}");
+                let processes = counted(count as u64, "foreign process");
+                let sentence = format!("has {processes}, more than {most}");
                 match (count > most, is_complete) {
                     (true, _) => self.put(limit, Outcome::Exceeded, figures, &sentence),
                     (false, true) => self.put(limit, Outcome::Ok, figures, ""),

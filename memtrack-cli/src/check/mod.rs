@@ -11,6 +11,7 @@ use std::io::Write;
 use std::thread;
 
 pub use limits::{Finding, Limit, Outcome};
+use memtrack::plain_text::{counted, shown};
 pub use options::{CheckOptions, Share};
 use serde_json::json;
 
@@ -27,7 +28,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(options: &CheckOptions, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let verdict = match looks(options) {
         Ok((look, later)) => Verdict::over(limits::findings(options, &look, later.as_ref())),
-        Err(error) => Verdict { status: UNKNOWN, reason: format!("unknown: {error}"), findings: Vec::new() },
+        Err(error) => Verdict { status: UNKNOWN, reason: shown(&format!("unknown: {error}")), findings: Vec::new() },
     };
     let line = if options.json { verdict.json() } else { verdict.reason.clone() };
     match writeln!(output, "{line}").and_then(|()| output.flush()) {
@@ -64,7 +65,7 @@ impl Verdict {
         let told = |word: &str, mut found: Vec<&Finding>| {
             let first = found.remove(0);
             let more = if found.is_empty() { String::new() } else { format!(" (and {} more)", found.len()) };
-            format!("{word}: {}{more}", first.sentence)
+            shown(&format!("{word}: {}{more}", first.sentence))
         };
         let exceeded: Vec<&Finding> = of(Outcome::Exceeded).collect();
         let unknown: Vec<&Finding> = of(Outcome::Unknown).collect();
@@ -74,11 +75,10 @@ impl Verdict {
             (true, true) => {
                 let devices: BTreeSet<&str> = findings.iter().map(|finding| finding.device.as_str()).collect();
                 let limits: BTreeSet<&str> = findings.iter().map(|finding| finding.limit.name()).collect();
-                let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-                let devices = plural(devices.len(), "device");
+                let devices = counted(devices.len() as u64, "device");
                 match limits.contains(Limit::Answers.name()) {
                     true => (0, format!("ok: {devices} with figures")),
-                    false => (0, format!("ok: {devices} within {}", plural(limits.len(), "limit"))),
+                    false => (0, format!("ok: {devices} within {}", counted(limits.len() as u64, "limit"))),
                 }
             }
         };

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::choose::Chosen;
 use super::run_file::{EpochLine, SiteLine};
 
 /// A figure in both epochs.
@@ -87,12 +88,20 @@ pub struct Difference {
     pub earlier_epoch: u64,
     /// Its device.
     pub earlier_device: String,
+    /// The number of its allocator in its process; 0 in files that do not say.
+    pub earlier_allocator: u64,
+    /// Its process.
+    pub earlier_process: u64,
     /// The file of the later.
     pub later_file: String,
     /// Its number.
     pub later_epoch: u64,
     /// Its device.
     pub later_device: String,
+    /// The number of its allocator.
+    pub later_allocator: u64,
+    /// Its process.
+    pub later_process: u64,
     /// Allocated at the end.
     pub live_bytes: Change,
     /// The epoch's peak.
@@ -103,18 +112,28 @@ pub struct Difference {
     pub phases: Vec<PhaseChange>,
     /// By line of the program; what grew most first, what shrank most last.
     pub sites: Vec<SiteChange>,
+    /// The devices as people tell them apart: with the allocator where a device has several.
+    #[serde(skip)]
+    pub(super) labels: (String, String),
 }
 
 impl Difference {
     /// From the first to the second.
-    pub fn new((earlier_file, earlier): (&Path, &EpochLine), (later_file, later): (&Path, &EpochLine)) -> Self {
+    pub(super) fn new((earlier_file, earlier): (&Path, &Chosen), (later_file, later): (&Path, &Chosen)) -> Self {
+        let labels = (earlier.label.clone(), later.label.clone());
+        let (earlier, later) = (&earlier.line, &later.line);
         Self {
+            labels,
             earlier_file: earlier_file.display().to_string(),
             earlier_epoch: earlier.epoch,
             earlier_device: earlier.device.clone(),
+            earlier_allocator: earlier.allocator,
+            earlier_process: earlier.process,
             later_file: later_file.display().to_string(),
             later_epoch: later.epoch,
             later_device: later.device.clone(),
+            later_allocator: later.allocator,
+            later_process: later.process,
             live_bytes: Change::new(earlier.after_bytes, later.after_bytes),
             peak_bytes: Change::new(earlier.peak.bytes, later.peak.bytes),
             reserved_bytes: Change::new(earlier.reserved_bytes, later.reserved_bytes),

@@ -1,19 +1,23 @@
 //! `memtrack diff`: what grew between two epochs, of one run or of two.
 //!
-//! Run files are read here, two epochs compared and the differences printed, each in a file of its own. What a run file holds is
-//! written by the library.
+//! Run files are read here (`run_file`), of each allocator an epoch is chosen (`choose`), two epochs are compared (`compare`) and the
+//! differences printed (`text`), each in a file of its own. What a run file holds is written by the library.
 
+mod choose;
 mod compare;
 mod run_file;
 mod text;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 pub use compare::{Change, Difference, PhaseChange, SiteChange};
+use memtrack::plain_text::shown;
 pub use run_file::{EpochLine, RunFileError, read};
+
+use self::choose::{Choice, Chosen, choice, chosen};
 
 /// Compares two epochs of run files.
 #[derive(Debug, Clone, Args)]
@@ -21,7 +25,8 @@ pub use run_file::{EpochLine, RunFileError, read};
 A run file has one JSON line for each epoch; a program writes it where MEMTRACK_RUN_FILE=PATH says. docs/summary.md describes it.
 
 FILE@EPOCH is the epoch of that number, the last of several; FILE alone is the last epoch. With one FILE its first and last \
-epoch are compared. Devices are compared by name, or whatever their names if each side has one.
+epoch are compared. Devices are compared by name, or whatever their names if each side has one. Where a device has several \
+allocators, or a file has several processes, each is compared with itself: of two runs the first with the first, and so on.
 
 Exit status: 0 when the comparison was made, 2 when a file cannot be read or has no such epoch.")]
 pub struct DiffOptions {
@@ -65,21 +70,13 @@ pub enum DiffError {
     },
 }
 
-/// Which epoch of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
-    First,
-    Last,
-    Number(u64),
-}
-
 /// Runs the command; the exit status.
 pub fn run(options: &DiffOptions, output: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let differences = match differences(options) {
         Ok(differences) => differences,
         Err(error) => {
             // Where standard error is closed or full, the status still says it.
-            let _ = writeln!(errors, "memtrack: {}", crate::replay::escaped(&error.to_string()));
+            let _ = writeln!(errors, "memtrack: {}", shown(&error.to_string()));
             return 2;
         }
     };
@@ -115,49 +112,16 @@ pub fn differences(options: &DiffOptions) -> Result<Vec<Difference>, DiffError> 
     };
     let earlier = chosen(&earlier_file, earlier_choice)?;
     let later = chosen(&later_file, later_choice.unwrap_or(Choice::Last))?;
-    let pairs: Vec<(&EpochLine, &EpochLine)> = match (&earlier[..], &later[..]) {
+    let pairs: Vec<(&Chosen, &Chosen)> = match (&earlier[..], &later[..]) {
         ([earlier], [later]) => vec![(earlier, later)],
-        _ => earlier
-            .iter()
-            .filter_map(|line| Some((line, later.iter().find(|other| other.device == line.device)?)))
-            .collect(),
+        _ => earlier.iter().filter_map(|line| Some((line, later.iter().find(|other| other.is_like(line))?))).collect(),
     };
     if pairs.is_empty() {
-        let devices = |lines: &[EpochLine]| joined(lines.iter().map(|line| &line.device));
+        let devices = |lines: &[Chosen]| joined(lines.iter().map(|line| &line.label));
         return Err(DiffError::NoCommonDevice { earlier: devices(&earlier), later: devices(&later) });
     }
     let compare = |(a, b)| Difference::new((&earlier_file, a), (&later_file, b));
     Ok(pairs.into_iter().map(compare).collect())
-}
-
-/// A file, and the epoch after an `@`. A file that has the whole text as its name is that file.
-fn choice(argument: &Path) -> (PathBuf, Option<Choice>) {
-    let number = argument.to_str().and_then(|text| text.rsplit_once('@'));
-    match number.and_then(|(file, number)| Some((file, number.parse().ok()?))) {
-        Some((file, number)) if !argument.exists() => (PathBuf::from(file), Some(Choice::Number(number))),
-        _ => (argument.to_owned(), None),
-    }
-}
-
-/// The chosen epoch of each device, by device in order of first sight.
-fn chosen(file: &Path, choice: Choice) -> Result<Vec<EpochLine>, DiffError> {
-    let lines = read(file)?;
-    let known = joined(lines.iter().map(|line| line.epoch));
-    let mut chosen: Vec<EpochLine> = Vec::new();
-    for line in lines {
-        if matches!(choice, Choice::Number(number) if number != line.epoch) {
-            continue;
-        }
-        match chosen.iter_mut().find(|other| other.device == line.device) {
-            None => chosen.push(line),
-            Some(_) if choice == Choice::First => {}
-            Some(other) => *other = line,
-        }
-    }
-    match choice {
-        Choice::Number(number) if chosen.is_empty() => Err(DiffError::NoEpoch { file: file.to_owned(), number, known }),
-        _ => Ok(chosen),
-    }
 }
 
 fn joined(items: impl Iterator<Item = impl fmt::Display>) -> String {

@@ -1,13 +1,16 @@
 //! Reads run files: what `diff` needs of each line. Keys that are not known are passed over.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 /// The newest version that is understood.
 const SCHEMA_VERSION: u64 = 1;
+
+/// A line of a run with a hundred thousand call sites has some 50 MB.
+const MOST_LINE_BYTES: u64 = 256 << 20;
 
 /// Why a run file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,12 @@ pub enum RunFileError {
         file: PathBuf,
         /// Why.
         error: io::Error,
+    },
+    /// It is a folder, a pipe, a device: to read it could have no end.
+    #[error("{}: it is no plain file; write what it has into one first", file.display())]
+    NotAFile {
+        /// The file.
+        file: PathBuf,
     },
     /// A line is no line of a run file.
     #[error("{}:{line}: not a line of a run file: {problem}", file.display())]
@@ -64,6 +73,12 @@ pub struct EpochLine {
     pub epoch: u64,
     /// The device.
     pub device: String,
+    /// The process; 0 in files that do not say.
+    #[serde(default)]
+    pub process: u64,
+    /// Which allocator of the process; 0 in files of before that was written.
+    #[serde(default)]
+    pub allocator: u64,
     /// Allocated bytes at its end.
     pub after_bytes: i64,
     /// Bytes taken from the device at its end.
@@ -148,20 +163,39 @@ pub struct SiteLine {
 ///
 /// [`RunFileError`] names the file and the line.
 pub fn read(file: &Path) -> Result<Vec<EpochLine>, RunFileError> {
-    let failed = |error| RunFileError::Io { file: file.to_owned(), error };
-    let mut reader = BufReader::new(File::open(file).map_err(failed)?);
     let mut epochs = Vec::new();
+    read_each(file, |epoch| epochs.push(epoch))?;
+    Ok(epochs)
+}
+
+/// The same, one after the other: a file may be larger than the memory.
+pub(super) fn read_each(file: &Path, mut each: impl FnMut(EpochLine)) -> Result<(), RunFileError> {
+    let failed = |error| RunFileError::Io { file: file.to_owned(), error };
+    // Looked at first: to open a pipe waits for somebody who writes.
+    if !std::fs::metadata(file).map_err(failed)?.is_file() {
+        return Err(RunFileError::NotAFile { file: file.to_owned() });
+    }
+    let mut reader = BufReader::new(File::open(file).map_err(failed)?);
+    let mut is_empty = true;
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
-        if reader.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
+        if reader.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut bytes).map_err(failed)? == 0 {
             break;
+        }
+        if bytes.len() as u64 == MOST_LINE_BYTES {
+            let problem = format!("it has more than {MOST_LINE_BYTES} bytes");
+            return Err(RunFileError::Malformed { file: file.to_owned(), line, problem });
         }
         if bytes.trim_ascii().is_empty() {
             continue;
         }
         match parse(&bytes) {
-            Ok(epoch) => epochs.extend(epoch),
+            Ok(None) => {}
+            Ok(Some(epoch)) => {
+                is_empty = false;
+                each(epoch);
+            }
             Err(LineError::TooNew(version)) => {
                 return Err(RunFileError::TooNew { file: file.to_owned(), line, version });
             }
@@ -175,7 +209,7 @@ pub fn read(file: &Path) -> Result<Vec<EpochLine>, RunFileError> {
             }
         }
     }
-    if epochs.is_empty() { Err(RunFileError::Empty { file: file.to_owned() }) } else { Ok(epochs) }
+    if is_empty { Err(RunFileError::Empty { file: file.to_owned() }) } else { Ok(()) }
 }
 
 enum LineError {

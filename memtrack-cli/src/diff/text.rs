@@ -2,22 +2,22 @@
 
 use std::fmt;
 
+use memtrack::plain_text::{columns, counted, padded, shown, shown_name};
 use memtrack::units::Bytes;
 
 use super::compare::{Change, Difference, PhaseChange, SiteChange};
-use crate::replay::escaped;
 
 /// So many call sites are named; `--json` has all.
 const NAMED_COUNT: usize = 20;
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = |epoch: u64, file: &str| format!("epoch {epoch} of {}", escaped(file));
+        let side = |epoch: u64, file: &str| format!("epoch {epoch} of {}", shown(file));
         let (earlier, later) = (side(self.earlier_epoch, &self.earlier_file), side(self.later_epoch, &self.later_file));
-        match self.earlier_device == self.later_device {
-            true => writeln!(f, "{}: {earlier} -> {later}", escaped(&self.later_device))?,
+        let (before, after) = (shown(&self.labels.0), shown(&self.labels.1));
+        match before == after {
+            true => writeln!(f, "{after}: {earlier} -> {later}")?,
             false => {
-                let (before, after) = (escaped(&self.earlier_device), escaped(&self.later_device));
                 writeln!(f, "{before}, {earlier} -> {after}, {later}")?;
             }
         }
@@ -41,7 +41,7 @@ fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Resu
     rows.extend(phases.iter().map(|phase| {
         let bytes = |change: &Change| format!("{:+}", Bytes(change.change));
         [
-            escaped(&phase.phase),
+            shown_name(&phase.phase),
             bytes(&phase.live_bytes),
             format!("{:+}", phase.live_blocks.change),
             bytes(&phase.peak_bytes),
@@ -49,9 +49,9 @@ fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Resu
             format!("{:+}", phase.allocations.change),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0);
     for row in &rows {
-        write!(f, "    {:<1$}", row[0], width(0))?;
+        write!(f, "    {}", padded(&row[0], width(0)))?;
         for (column, cell) in row.iter().enumerate().skip(1) {
             write!(f, "  {cell:>0$}", width(column))?;
         }
@@ -71,18 +71,17 @@ fn write_sites(f: &mut fmt::Formatter<'_>, sites: &[SiteChange]) -> fmt::Result 
     for site in grown.iter().take(NAMED_COUNT) {
         let SiteChange { phase, scope, file, line, column, bytes, blocks } = site;
         let place = match scope {
-            Some(scope) if scope == phase => format!(" in {}", escaped(scope)),
-            Some(scope) => format!(" in {} ({})", escaped(scope), escaped(phase)),
-            None => format!(" ({})", escaped(phase)),
+            Some(scope) if scope == phase => format!(" in {}", shown_name(scope)),
+            Some(scope) => format!(" in {} ({})", shown_name(scope), shown_name(phase)),
+            None => format!(" ({})", shown_name(phase)),
         };
-        let plural = if blocks.after == 1 { "block" } else { "blocks" };
+        let held = counted(blocks.after.unsigned_abs(), "block");
         writeln!(
             f,
-            "    {:+}  {}:{line}:{column}{place}: {} in {} {plural} ({:+})",
+            "    {:+}  {}:{line}:{column}{place}: {} in {held} ({:+})",
             Bytes(bytes.change),
-            escaped(file),
+            shown(file),
             Bytes(bytes.after),
-            blocks.after,
             blocks.change,
         )?;
     }
@@ -92,8 +91,7 @@ fn write_sites(f: &mut fmt::Formatter<'_>, sites: &[SiteChange]) -> fmt::Result 
     let shrunk_count = shrunk().count();
     if shrunk_count > 0 {
         let sum = shrunk().fold(0_i64, |sum, site| sum.saturating_add(site.bytes.change));
-        let plural = if shrunk_count == 1 { "line" } else { "lines" };
-        writeln!(f, "    {:+}  {shrunk_count} {plural} that shrank", Bytes(sum))?;
+        writeln!(f, "    {:+}  {} that shrank", Bytes(sum), counted(shrunk_count as u64, "line"))?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use memtrack::plain_text::counted;
+
 use super::blocks::{Blocks, Pools};
 use super::error::ReadError;
 use super::history::{self, HistoryEntry, is_device_call};
@@ -100,7 +102,7 @@ fn changes(step: &At<'_>, keys: &[StatisticKey]) -> Result<Vec<(StatisticKey, i6
     for change in changes.items()? {
         change.ends_at(2)?;
         let place = change.item(0, "the statistic's place in `keys`")?;
-        let missing = || place.problem(format!("`keys` has {} names, counted from 0", keys.len()));
+        let missing = || place.problem(format!("`keys` has {}, counted from 0", counted(keys.len() as u64, "name")));
         let key = usize::try_from(place.unsigned()?).ok().and_then(|index| keys.get(index)).ok_or_else(missing)?;
         if found.iter().any(|(known, _)| known == key) {
             return Err(place.problem(format!("`{}` has a value in this step already", key.name())));
@@ -187,7 +189,9 @@ impl StepReader {
             return Ok(number);
         }
         let handle = usize::try_from(number).ok().and_then(|index| self.streams.get(index));
-        let missing = || stream.problem(format!("`streams` has {} handles, counted from 0", self.streams.len()));
+        let missing = || {
+            stream.problem(format!("`streams` has {}, counted from 0", counted(self.streams.len() as u64, "handle")))
+        };
         handle.copied().ok_or_else(missing)
     }
 }

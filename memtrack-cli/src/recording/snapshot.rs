@@ -64,9 +64,10 @@ fn left_out(snapshot: &Snapshot, device: usize, configuration: &str) -> Option<S
     let of_device = |segment: &&Segment| usize::try_from(segment.device) == Ok(device);
     let private = snapshot.segments.iter().filter(of_device).filter(|segment| segment.segment_pool_id != (0, 0));
     let count = private.count();
+    let belong = if count == 1 { "belongs to a private pool" } else { "belong to private pools" };
     let pools = (count > 0).then(|| {
         format!(
-            "{count} of the segments belong to private pools, which a history does not tell, so their blocks were              allocated without pools"
+            "{count} of the segments {belong}, which a history does not tell, so their blocks were              allocated without pools"
         )
     });
     let changed = changed_settings(snapshot, configuration);

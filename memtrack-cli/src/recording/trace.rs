@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 
 use memtrack::history::TraceAction;
+use memtrack::plain_text::counted;
 
 use super::blocks::Blocks;
 use super::error::ReadError;
@@ -53,7 +54,11 @@ pub(super) fn read(text: &str) -> Result<Recording, ReadError> {
     if let Some(marks) = &notes.marks
         && marks.len() != reader.mark_count
     {
-        let problem = format!("{} marks for {} `p` lines; there is one mark for each", marks.len(), reader.mark_count);
+        let problem = format!(
+            "{} for {}; there is one mark for each",
+            counted(marks.len() as u64, "mark"),
+            counted(reader.mark_count as u64, "`p` line")
+        );
         return Err(ReadError::Content { path: "# marks".to_owned(), problem });
     }
     recording.script = reader.script.finish();

@@ -2,6 +2,7 @@
 
 use memtrack::PoolKind;
 use memtrack::history::{ContextLevel, HistoryOptions, Segment, TraceAction, TraceEntry};
+use memtrack::plain_text::counted;
 
 use super::verify::{Difference, Figure};
 use crate::recording::{Expected, ExpectedHistory, ExpectedSegment, Facts, HistoryEntry, Kind, is_device_call};
@@ -66,7 +67,7 @@ fn first_difference(expected: &[HistoryEntry], got: &[TraceEntry]) -> Option<(us
 fn described(action: &str, address: Option<u64>, bytes: u64, stream: Option<u64>) -> String {
     let address = address.map_or(String::new(), |address| format!(" at {address}"));
     let stream = stream.map_or(String::new(), |stream| format!(" on stream {stream}"));
-    format!("{action} of {bytes} bytes{address}{stream}")
+    format!("{action} of {}{address}{stream}", counted(bytes, "byte"))
 }
 
 /// The first of the device calls of a step that is not as the file has it; forgets them.
@@ -148,11 +149,11 @@ fn segments_difference(
             }
         }
         if expected.blocks.len() != got.blocks.len() {
-            let count = |blocks: &[Facts]| format!("{} blocks", blocks.len());
+            let count = |blocks: &[Facts]| counted(blocks.len() as u64, "block");
             return Some((format!("{path}.blocks"), count(&expected.blocks), count(&got.blocks)));
         }
     }
-    let count = |segments: &[ExpectedSegment]| format!("{} segments", segments.len());
+    let count = |segments: &[ExpectedSegment]| counted(segments.len() as u64, "segment");
     (expected.len() != got.len()).then(|| ("final_segments".to_owned(), count(expected), count(got)))
 }
 

@@ -14,9 +14,11 @@ mod verify;
 
 use std::path::Path;
 
+use memtrack::plain_text::counted;
+
 pub use figures::Figures;
 pub use plan::{Choices, PlanError};
-pub use report::{Report, escaped};
+pub use report::Report;
 pub use verify::{Difference, Figure, Verification};
 
 use self::plan::Plan;
@@ -83,8 +85,9 @@ pub fn replay(recording: &Recording, choices: &Choices) -> Result<(Replayed, Opt
             return Ok((Replayed::Verified(verification), skipped));
         }
         skipped = Some(format!(
-            "the GPU's addresses decide otherwise between equal blocks, so only {} operations could be compared, and their {} statistics agree",
-            verification.operations, verification.statistics
+            "the GPU's addresses decide otherwise between equal blocks, so only {} could be compared: {} agree",
+            counted(verification.operations as u64, "operation"),
+            counted(verification.statistics as u64, "statistic"),
         ));
     }
     Ok((Replayed::Measured(measure::measure(recording, &setup)?), skipped))

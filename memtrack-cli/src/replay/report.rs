@@ -2,21 +2,13 @@
 
 use std::path::Path;
 
+use memtrack::plain_text::{counted, shown};
 use memtrack::units::Bytes;
 use serde::Serialize;
 
 use super::verify::Difference;
 use super::{ReplayError, Replayed, Verification};
 use crate::recording::{Kind, Recording};
-
-/// A text of a file, or its name, for a terminal: characters that would steer it are written out.
-pub fn escaped(text: &str) -> String {
-    let shown = |character: char| match character.is_control() {
-        true => character.escape_default().to_string(),
-        false => character.to_string(),
-    };
-    text.chars().map(shown).collect()
-}
 
 /// What came of one file. Its fields are those of the JSON object, `None` where one does not apply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -142,30 +134,27 @@ impl Report {
         if self.error.is_some() {
             return None;
         }
-        let operations = self.operations.unwrap_or_default();
+        let operations = counted(self.operations.unwrap_or_default() as u64, "operation");
         let mut line = match (&self.first_difference, self.agrees) {
             (Some(difference), _) => {
                 let kind = self.kind.unwrap_or(Kind::Program);
                 format!("{}: differs: {}", self.file, difference.describe(kind))
             }
             (None, Some(_)) => {
-                let statistics = self.compared_statistics.unwrap_or_default();
-                let addresses = self.compared_addresses.unwrap_or_default();
-                format!(
-                    "{}: verified: {operations} operations, {statistics} statistics and {addresses} addresses agree",
-                    self.file
-                )
+                let statistics = counted(self.compared_statistics.unwrap_or_default() as u64, "statistic");
+                let addresses = counted(self.compared_addresses.unwrap_or_default() as u64, "address");
+                format!("{}: verified: {operations}, {statistics} and {addresses} agree", self.file)
             }
-            (None, None) => format!("{}: measured: {}", self.file, self.figures(operations)),
+            (None, None) => format!("{}: measured: {}", self.file, self.figures(&operations)),
         };
         if let Some(skipped) = &self.skipped {
             line.push_str("; ");
             line.push_str(skipped);
         }
-        Some(escaped(&line))
+        Some(shown(&line))
     }
 
-    fn figures(&self, operations: usize) -> String {
+    fn figures(&self, operations: &str) -> String {
         let bytes = |value: Option<i64>| Bytes(value.unwrap_or_default());
         let count = |value: Option<i64>| value.unwrap_or_default();
         let requested = self.requested_peak_bytes.filter(|bytes| *bytes > 0);
@@ -175,7 +164,7 @@ impl Report {
         });
         let time = self.ns_per_operation.map_or(String::new(), |ns| format!(", {ns:.0} ns each"));
         format!(
-            "requested peak {}, allocated peak {}, reserved peak {}{share}, retries {}, OOMs {}, segments {}, {operations} operations{time}",
+            "requested peak {}, allocated peak {}, reserved peak {}{share}, retries {}, OOMs {}, segments {}, {operations}{time}",
             bytes(self.requested_peak_bytes),
             bytes(self.allocated_peak_bytes),
             bytes(self.reserved_peak_bytes),

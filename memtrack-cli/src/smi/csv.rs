@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use memtrack::driver::{PartKind, ProcessBytes, QueryFailure, QueryStatus};
+use memtrack::plain_text::steers;
 use memtrack::units::MIB;
 
 use super::{DeviceLook, Format, Look, ProcessLook};
@@ -174,7 +175,7 @@ fn gpu_value(look: &Look, device: &DeviceLook, field: GpuField, format: Format) 
         GpuField::Uuid => said(&device.uuid),
         GpuField::Name => said(&device.name),
         GpuField::PciBusId => said(&device.pci_bus_id),
-        GpuField::DriverVersion => look.driver_version.clone().unwrap_or_else(|| NOT_AVAILABLE.to_owned()),
+        GpuField::DriverVersion => look.driver_version.as_deref().map_or_else(|| NOT_AVAILABLE.to_owned(), one_field),
         GpuField::Count => look.device_count.to_string(),
         GpuField::MigMode => match device.mig_mode {
             Some(true) => "Enabled".to_owned(),
@@ -231,7 +232,9 @@ fn mark(failure: &QueryFailure) -> &'static str {
     }
 }
 
-/// Names come from others: what would begin a new field or line, or move the cursor, is left out.
+/// Names come from others: what would begin a new field or line, or move the cursor, is left out, and so is what programs that read
+/// CSV take for the beginning of a quoted field; `nvidia-smi` quotes none.
 fn one_field(text: &str) -> String {
-    text.chars().map(|letter| if letter == ',' || letter.is_control() { ' ' } else { letter }).collect()
+    let is_left_out = |letter: char| matches!(letter, ',' | '"') || steers(letter);
+    text.chars().map(|letter| if is_left_out(letter) { ' ' } else { letter }).collect()
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use memtrack::device::PciAddress;
 use memtrack::driver::{
     CudaNumber, DeviceOrder, DriverDevice, DriverMemory, DriverUnavailable, Inventory, MaskEnd, PidNamespace,
     ProcessBytes, QueryFailure, QueryStatus, SystemMemory, VisibleDevices, cuda_numbers,
@@ -26,7 +27,7 @@ pub enum LookError {
     #[error("the driver knows no device; is one visible to this container (NVIDIA_VISIBLE_DEVICES)?")]
     NoDevices,
     /// The driver knows no device of that name.
-    #[error("no device `{device}` among {}; name one by NVML's index or the beginning of its UUID", known.join(", "))]
+    #[error("no device `{device}` among {}; name one by NVML's index, the beginning of its UUID or its PCI address", known.join(", "))]
     NoSuchDevice {
         /// What was asked for.
         device: String,
@@ -308,20 +309,52 @@ fn is_on(allocator: &PublishedAllocator, device: &DriverDevice) -> bool {
     }
 }
 
-fn choose(devices: &[DriverDevice], name: &str) -> Result<Vec<usize>, LookError> {
-    let is_it = |device: &DriverDevice| match name.parse::<u32>() {
-        Ok(index) => device.index == index,
-        Err(_) => device.uuid.as_ref().is_ok_and(|uuid| uuid.starts_with(name)),
-    };
-    let chosen: Vec<usize> = (0..devices.len()).filter(|place| is_it(&devices[*place])).collect();
-    if chosen.is_empty() || name.is_empty() {
-        let known = devices.iter().map(|device| {
-            let title = title(device.index, device.mig_index);
-            device.uuid.as_ref().map_or_else(|_| title.clone(), |uuid| format!("{title} ({uuid})"))
-        });
-        return Err(LookError::NoSuchDevice { device: name.to_owned(), known: known.collect() });
+/// The places of the devices that a list names, each once and in the order of the driver.
+fn choose(devices: &[DriverDevice], list: &str) -> Result<Vec<usize>, LookError> {
+    let mut chosen = BTreeSet::new();
+    for name in list.split(',').map(str::trim) {
+        let named: Vec<usize> = (0..devices.len()).filter(|place| is_named(&devices[*place], name)).collect();
+        chosen.extend(&named);
+        if named.is_empty() || name.is_empty() {
+            let known = devices.iter().map(|device| {
+                let title = title(device.index, device.mig_index);
+                device.uuid.as_ref().map_or_else(|_| title.clone(), |uuid| format!("{title} ({uuid})"))
+            });
+            return Err(LookError::NoSuchDevice { device: name.to_owned(), known: known.collect() });
+        }
     }
-    Ok(chosen)
+    Ok(chosen.into_iter().collect())
+}
+
+/// By index, by PCI address, or by the beginning of the UUID. A GPU's index and address are its instances' too.
+fn is_named(device: &DriverDevice, name: &str) -> bool {
+    if let Ok(index) = name.parse::<u32>() {
+        return device.index == index;
+    }
+    if let Some(address) = pci_address(name) {
+        return device.pci_address.as_ref().is_ok_and(|known| *known == address);
+    }
+    let starts = |uuid: &String| uuid.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    device.uuid.as_ref().is_ok_and(starts)
+}
+
+/// `00000000:18:00.0`, as the driver writes it, `0000:18:00.0`, as Linux does, and without the domain 0: `18:00.0`, `18:00`.
+fn pci_address(text: &str) -> Option<PciAddress> {
+    let (address, function) = text.split_once('.').unwrap_or((text, "0"));
+    let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => u32::from_str_radix(digits, 16).ok(),
+        false => None,
+    };
+    // A GPU is its device's first function.
+    if number(function)? != 0 {
+        return None;
+    }
+    let numbers: Vec<u32> = address.split(':').map(number).collect::<Option<_>>()?;
+    match numbers[..] {
+        [domain, bus, device] => Some(PciAddress { domain, bus, device }),
+        [bus, device] => Some(PciAddress { domain: 0, bus, device }),
+        _ => None,
+    }
 }
 
 /// Known when both are.

@@ -21,6 +21,8 @@ pub use look::{DeviceLook, Look, LookError, Machine, ProcessLook};
 pub(crate) use options::seconds;
 pub use options::{Format, LookOptions, SmiOptions};
 
+use memtrack::plain_text::shown;
+
 use crate::command::{FAILED, reader_is_gone};
 
 /// There is no driver to ask, or no such device: nothing can be told.
@@ -84,9 +86,12 @@ fn without_machine(options: &SmiOptions, error: &LookError, output: &mut dyn Wri
         false => Ok(()),
     };
     // Where standard error is closed or full, the status still says it.
-    let _ = writeln!(errors, "memtrack: {error}");
+    let _ = writeln!(errors, "memtrack: {}", shown(&error.to_string()));
     match written {
-        Err(error) if !reader_is_gone(&error) => FAILED,
+        Err(error) if !reader_is_gone(&error) => {
+            let _ = writeln!(errors, "memtrack: cannot write the figures: {error}");
+            FAILED
+        }
         _ => UNKNOWN,
     }
 }

@@ -22,7 +22,7 @@ pub struct LookOptions {
     #[arg(long, value_name = "FOLDER")]
     pub published: Option<PathBuf>,
 
-    /// Only this device, by NVML's index or the beginning of its UUID
+    /// Only these devices, by NVML's index, the beginning of a UUID or the PCI address, as 0,GPU-5f2f,18:00.0
     #[arg(long, short = 'i', value_name = "DEVICE")]
     pub device: Option<String>,
 

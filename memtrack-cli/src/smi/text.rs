@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use memtrack::driver::{IdleContexts, MaskEnd, NumberedBy, ProcessBytes, ProcessMemory, QueryFailure, comparable};
+use memtrack::plain_text::{columns, padded, shown, shown_name};
 use memtrack::units::Bytes;
 
 use super::account::context_of;
@@ -16,10 +17,10 @@ const OLD: Duration = Duration::from_secs(300);
 /// The look, with what changed since the former one. Writing to a `String` cannot fail.
 pub(super) fn look(look: &Look, former: Option<&Look>) -> String {
     let mut text = String::new();
-    let version = look.driver_version.as_deref().unwrap_or("unknown");
+    let version = look.driver_version.as_deref().map_or_else(|| "unknown".to_owned(), shown);
     let _ = writeln!(text, "driver {version}");
     if look.mask_end != MaskEnd::Complete {
-        let _ = writeln!(text, "CUDA_VISIBLE_DEVICES: {}", look.mask_end);
+        let _ = writeln!(text, "CUDA_VISIBLE_DEVICES: {}", shown(&look.mask_end.to_string()));
     }
     for device in &look.devices {
         let place = (device.index, device.mig_index);
@@ -34,7 +35,11 @@ pub(super) fn look(look: &Look, former: Option<&Look>) -> String {
 fn write_device(text: &mut String, look: &Look, device: &DeviceLook, before: Option<&DeviceLook>) {
     let mut title = vec![device.title(), said(&device.name), said(&device.uuid), said(&device.pci_bus_id)];
     if let Some(cuda) = device.cuda {
-        let guess = if cuda.by == NumberedBy::Guess { " (a guess)" } else { "" };
+        let guess = match (cuda.by, device.mig_mode) {
+            (NumberedBy::Guess, Some(true)) => " (a guess: CUDA takes one of its MIG instances)",
+            (NumberedBy::Guess, _) => " (a guess)",
+            _ => "",
+        };
         title.push(format!("cuda:{}{guess}", cuda.ordinal));
     }
     let _ = writeln!(text, "{}", title.join("  "));
@@ -50,7 +55,7 @@ fn write_device(text: &mut String, look: &Look, device: &DeviceLook, before: Opt
             };
         }
         Err(failure) => {
-            let _ = writeln!(text, "  used, total and free unknown: {failure}");
+            let _ = writeln!(text, "  used, total and free unknown: {}", shown(&failure.to_string()));
         }
     }
     if let Some(system) = device.system_memory {
@@ -65,7 +70,7 @@ fn write_device(text: &mut String, look: &Look, device: &DeviceLook, before: Opt
     }
     match &device.list_failure {
         Some(failure) => {
-            let _ = writeln!(text, "  processes unknown: {failure}");
+            let _ = writeln!(text, "  processes unknown: {}", shown(&failure.to_string()));
         }
         None if device.processes.is_empty() => text.push_str("  no processes listed\n"),
         None => {}
@@ -84,7 +89,7 @@ fn write_account(text: &mut String, account: &Account) {
     let mut rows = Vec::new();
     for (line, sign) in account.lines.iter().zip(["=", "+", "+", "+", "+"]) {
         let bytes = line.bytes.map_or_else(|| "unknown".to_owned(), |bytes| Bytes(bytes).to_string());
-        let exactness = line.unknown.clone().unwrap_or_else(|| line.exactness.to_string());
+        let exactness = line.unknown.as_deref().map_or_else(|| line.exactness.to_string(), shown);
         rows.push([format!("{sign} {}", line.kind), bytes, line.source.to_string(), exactness]);
     }
     write_table(text, &rows, [false, true, false, false]);
@@ -99,7 +104,7 @@ fn write_change(text: &mut String, before: &DeviceLook, device: &DeviceLook) {
             let _ = writeln!(text, "  since the last look: used {used:+}, free {free:+}");
         }
         Err(why) => {
-            let _ = writeln!(text, "  since the last look: unknown, {why}");
+            let _ = writeln!(text, "  since the last look: unknown, {}", shown(&why.to_string()));
         }
     }
     let foreign = |device: &DeviceLook| -> Vec<ProcessMemory> {
@@ -130,7 +135,7 @@ fn write_processes(text: &mut String, processes: &[ProcessLook]) {
         let context = context_of(process).filter(|_| process.publishes()).map(|(bytes, _, _)| bytes);
         rows.push([
             process.pid.to_string(),
-            process.program.as_deref().map_or_else(|| "-".to_owned(), plain),
+            process.program.as_deref().map_or_else(|| "-".to_owned(), shown_name),
             driver,
             bytes(published(process.sum(|allocator| allocator.allocated_bytes))),
             bytes(published(process.sum(memtrack::publish::PublishedAllocator::cached_bytes))),
@@ -155,17 +160,22 @@ fn limit(process: &ProcessLook) -> String {
 }
 
 fn write_published(text: &mut String, look: &Look) {
-    let folder = look.folder.display();
+    let folder = shown(&look.folder.to_string_lossy());
     let notes = look
         .unreadable
         .iter()
-        .map(|(path, reason)| format!("{}: {reason}", plain(&path.to_string_lossy())))
+        .map(|(path, reason)| format!("{}: {}", shown(&path.to_string_lossy()), shown(reason)))
         .chain(look.unmatched.iter().map(|(publication, reason)| {
-            format!("process {} ({}) publishes figures, but {reason}", publication.pid, plain(&publication.program))
+            format!(
+                "process {} ({}) publishes figures, but {reason}",
+                publication.pid,
+                shown_name(&publication.program)
+            )
         }))
-        .chain(
-            (look.ended_count > 0).then(|| format!("{} files of processes that ended in {folder}", look.ended_count)),
-        );
+        .chain((look.ended_count > 0).then(|| match look.ended_count {
+            1 => format!("1 file of a process that ended in {folder}"),
+            count => format!("{count} files of processes that ended in {folder}"),
+        }));
     let notes: Vec<String> = notes.collect();
     if !notes.is_empty() {
         let _ = writeln!(text, "\n{}", notes.join("\n"));
@@ -174,14 +184,14 @@ fn write_published(text: &mut String, look: &Look) {
 
 /// Two spaces in front and between; columns as wide as their widest cell, to the right or to the left.
 fn write_table<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]], to_the_right: [bool; COLUMNS]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     for row in rows {
         let mut line = String::new();
         for ((cell, width), right) in row.iter().zip(widths).zip(to_the_right) {
             let _ = match right {
-                true => write!(line, "  {cell:>width$}"),
-                false => write!(line, "  {cell:<width$}"),
+                true => write!(line, "  {:blanks$}{cell}", "", blanks = width.saturating_sub(columns(cell))),
+                false => write!(line, "  {}", padded(cell, width)),
             };
         }
         let _ = writeln!(text, "{}", line.trim_end());
@@ -189,10 +199,5 @@ fn write_table<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS
 }
 
 fn said(value: &Result<String, QueryFailure>) -> String {
-    value.as_deref().map_or_else(|_| "-".to_owned(), plain)
-}
-
-/// Names come from others: nothing in them may move the cursor.
-fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    value.as_deref().map_or_else(|_| "-".to_owned(), shown_name)
 }

@@ -71,6 +71,9 @@ pub struct DriverDevice {
     pub pci_address: Result<PciAddress, QueryFailure>,
     /// Whether the GPU is split into instances; `None` when the driver does not say.
     pub mig_mode: Option<bool>,
+    /// Of a MIG instance: the numbers of its GPU instance and of its compute instance, by which masks of before driver 470 name it;
+    /// `None` when the driver does not say.
+    pub instance_ids: Option<(u32, u32)>,
     connection: Result<Connection, QueryFailure>,
     /// The memory query that answered first; the other one counts differently.
     query: Mutex<Option<MemoryQuery>>,
@@ -86,15 +89,22 @@ impl DriverDevice {
         (uuid, name, pci_address): (Known<String>, Known<String>, Known<PciAddress>),
         connection: Connection,
     ) -> Self {
-        let query = Mutex::new(None);
-        Self { index, mig_index: None, uuid, name, pci_address, mig_mode: None, connection: Ok(connection), query }
+        Self::new(index, (uuid, name, pci_address), Ok(connection))
     }
 
-    #[cfg_attr(not(feature = "nvml"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "nvml", test)), allow(dead_code))]
     pub(super) fn unreachable(index: u32, failure: QueryFailure) -> Self {
-        let (uuid, name, pci_address) = (Err(failure.clone()), Err(failure.clone()), Err(failure.clone()));
-        let query = Mutex::new(None);
-        Self { index, mig_index: None, uuid, name, pci_address, mig_mode: None, connection: Err(failure), query }
+        let identity = (Err(failure.clone()), Err(failure.clone()), Err(failure.clone()));
+        Self::new(index, identity, Err(failure))
+    }
+
+    fn new(
+        index: u32,
+        (uuid, name, pci_address): (Known<String>, Known<String>, Known<PciAddress>),
+        connection: Known<Connection>,
+    ) -> Self {
+        let (mig_index, mig_mode, instance_ids, query) = (None, None, None, Mutex::new(None));
+        Self { index, mig_index, uuid, name, pci_address, mig_mode, instance_ids, connection, query }
     }
 
     /// The device's figures now. The memory query that answers first is the one of all later samples.

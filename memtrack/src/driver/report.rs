@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{DriverUnavailable, Reconciliation};
+use crate::plain_text::shown;
 
 /// What a summary says of the driver: the reconciled figures, or why there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +37,9 @@ impl fmt::Display for DriverReport {
     /// One line that starts with `driver`: the reconciliation, or `driver    no figures: ` and why.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reconciled(reconciliation) => write!(f, "driver    {reconciliation}"),
-            Self::Unavailable(why) => write!(f, "driver    no figures: {why}"),
+            // A driver's own words may stand in both.
+            Self::Reconciled(reconciliation) => write!(f, "driver    {}", shown(&reconciliation.to_string())),
+            Self::Unavailable(why) => write!(f, "driver    no figures: {}", shown(&why.to_string())),
         }
     }
 }

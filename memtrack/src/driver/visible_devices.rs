@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::plain_text::counted;
+
 /// A mask as CUDA reads it.
 ///
 /// CUDA's rules, which differ from what one would guess:
@@ -11,7 +13,8 @@ use std::fmt;
 /// - the first entry that names no device ends the list, without an error: `0,-1,1` is device 0;
 /// - a device named twice hides all of them;
 /// - the first entry decides whether all are numbers, `GPU-` or `MIG-`; one of another kind ends the list;
-/// - of MIG instances only the first is used.
+/// - of MIG instances only the first is used;
+/// - a MIG instance may have its name of before driver 470, `MIG-GPU-…/1/0`: the UUID of its GPU, whole, and two numbers.
 ///
 /// ```
 /// use memtrack::driver::{MaskEnd, VisibleDevices};
@@ -36,7 +39,7 @@ pub enum MaskEntry {
     Ordinal(u32),
     /// A GPU by the beginning of its UUID, with `GPU-`.
     Gpu(String),
-    /// A MIG instance by the beginning of its UUID, with `MIG-`.
+    /// A MIG instance by the beginning of its UUID, with `MIG-`, or by its old name.
     Mig(String),
     /// Anything else, as it stands there.
     Invalid(String),
@@ -68,7 +71,7 @@ pub enum MaskEnd {
         entry: String,
     },
     /// A number beyond the devices there are.
-    #[error("device {ordinal} is beyond the {count} devices there are and ends the mask")]
+    #[error("device {ordinal} is beyond the {} there {} and ends the mask", counted(*count as u64, "device"), if *count == 1 { "is" } else { "are" })]
     OutOfRange {
         /// The number.
         ordinal: u32,
@@ -78,6 +81,14 @@ pub enum MaskEnd {
     /// No device's UUID begins so.
     #[error("no device's UUID begins with `{entry}`, which ends the mask")]
     NoSuchUuid {
+        /// The entry.
+        entry: String,
+    },
+    /// A MIG instance by its old name, whose numbers the driver does not tell.
+    #[error(
+        "`{entry}` names a MIG instance by numbers that the driver does not tell; name it by its UUID, which `nvidia-smi -L` shows"
+    )]
+    InstanceNotTold {
         /// The entry.
         entry: String,
     },
@@ -136,7 +147,19 @@ impl VisibleDevices {
 
     /// Applies the mask to devices given by UUID, in the order in which CUDA numbers them. MIG instances may stand among
     /// them; numbers count the others only.
+    ///
+    /// Old names of MIG instances are known only where they are the UUIDs, as with drivers of that time;
+    /// [`cuda_numbers`](super::cuda_numbers) knows them all.
     pub fn resolve<S: AsRef<str>>(&self, uuids: &[S]) -> Visible {
+        self.resolve_with(uuids, |name| by_name(name, uuids))
+    }
+
+    /// The same, with another look-up of old names.
+    pub(super) fn resolve_with<S: AsRef<str>>(
+        &self,
+        uuids: &[S],
+        old_name: impl Fn(&str) -> Result<usize, MaskEnd>,
+    ) -> Visible {
         let is_gpu = |place: &usize| !uuids[*place].as_ref().starts_with("MIG-");
         let gpus: Vec<usize> = (0..uuids.len()).filter(is_gpu).collect();
         let Some(entries) = &self.entries else { return Visible { devices: gpus, end: MaskEnd::Complete } };
@@ -157,6 +180,7 @@ impl VisibleDevices {
                     Some(place) => Ok(*place),
                     None => Err(MaskEnd::OutOfRange { ordinal: *ordinal, count: gpus.len() }),
                 },
+                MaskEntry::Mig(name) if name.contains('/') => old_name(name),
                 MaskEntry::Gpu(prefix) | MaskEntry::Mig(prefix) => by_uuid(prefix, uuids),
             };
             match found {
@@ -182,6 +206,12 @@ fn by_uuid<S: AsRef<str>>(prefix: &str, uuids: &[S]) -> Result<usize, MaskEnd> {
         [place] => Ok(place),
         _ => Err(MaskEnd::AmbiguousUuid { entry: prefix.to_owned(), count: matching.len() }),
     }
+}
+
+/// By an old name, which is whole: `…/1/1` is not the beginning of `…/1/10`.
+pub(super) fn by_name<S: AsRef<str>>(name: &str, names: &[S]) -> Result<usize, MaskEnd> {
+    let found = names.iter().position(|known| known.as_ref().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| MaskEnd::NoSuchUuid { entry: name.to_owned() })
 }
 
 impl MaskEntry {

@@ -1,8 +1,9 @@
 //! Epochs in progress: where the phase books stood at the start, and what was seen of the phases closed since.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::Ledger;
 use super::held::{Holder, PeakNotes};
 use super::matrix::{Amount, Matrix, Reading, rows_since};
 use super::phases::{NameId, NameTotals, Phases};
@@ -69,6 +70,18 @@ fn size_class(bytes: u64) -> u32 {
     (log - 5) * 64 + ((bytes >> (log - 6)) & 63) as u32
 }
 
+/// Between which two looks a peak was reached. `None` as the first is the epoch's beginning, as the second its end.
+pub(crate) type PeakWindow = (Option<Instant>, Option<Instant>);
+
+/// The peak as of the latest look.
+#[derive(Debug, Clone, Copy)]
+struct PeakSeen {
+    bytes: i64,
+    looked: Option<Instant>,
+    /// `None` while it is the bytes at the beginning.
+    window: Option<PeakWindow>,
+}
+
 /// An epoch in progress.
 #[derive(Debug)]
 pub(super) struct OpenEpoch {
@@ -80,6 +93,7 @@ pub(super) struct OpenEpoch {
     activity: BTreeMap<NameId, PhaseActivity>,
     /// The highest live bytes while no phase was open, or right after an allocation outside every phase.
     other_peak_bytes: Option<i64>,
+    peak_seen: PeakSeen,
 }
 
 /// What an epoch says of one phase.
@@ -116,6 +130,8 @@ pub(crate) struct ClosedEpoch {
     pub(crate) step_count: u64,
     pub(crate) scope: ClosedScope,
     pub(crate) peak_phase: &'static str,
+    /// `None` when the peak is the bytes at the beginning.
+    pub(crate) peak_window: Option<PeakWindow>,
     /// Phases with anything booked or entered, in order of first sight; "other" is last.
     pub(crate) rows: Vec<PhaseRow>,
     /// In the same order.
@@ -155,6 +171,7 @@ impl Epochs {
             number,
             step_count: 0,
             before,
+            peak_seen: PeakSeen { bytes: notes.peak_bytes, looked: None, window: None },
             notes,
             activity: BTreeMap::new(),
             other_peak_bytes: None,
@@ -219,7 +236,8 @@ impl Epochs {
         holders: Vec<Holder>,
         lasted: Duration,
     ) -> ClosedEpoch {
-        let OpenEpoch { number, step_count, before, notes, mut activity, other_peak_bytes, .. } = epoch;
+        let OpenEpoch { number, step_count, before, notes, mut activity, other_peak_bytes, peak_seen, .. } = epoch;
+        let rose_since = scope.peak_bytes > peak_seen.bytes;
         let mut rows = Vec::new();
         let nothing = NameTotals::default();
         let totals = phases.by_name_since(&before.totals);
@@ -239,6 +257,7 @@ impl Epochs {
             lasted,
             step_count,
             peak_phase: phases.name(scope.peak_place.phase).unwrap_or("other"),
+            peak_window: if rose_since { Some((peak_seen.looked, None)) } else { peak_seen.window },
             rows,
             origins: origins(&before, phases, matrix),
             held_at_peak: held_at_peak(holders, phases),
@@ -248,6 +267,26 @@ impl Epochs {
             scope,
             reserved_bytes: stats.reserved_bytes.all.current,
             active_bytes: stats.active_bytes.all.current,
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether an epoch is in progress.
+    pub(crate) fn is_in_epoch(&self) -> bool {
+        !self.epochs.open.is_empty()
+    }
+
+    /// Sees at `now` whether the peaks of epochs rose since the last look; whoever looks has a clock at hand, and the ledger none.
+    pub(crate) fn look_at_peaks(&mut self, now: Instant) {
+        for epoch in &mut self.epochs.open {
+            let scope = self.scopes.slots.get(self.scopes.resolve(Some(epoch.key.scope)) as usize);
+            let Some(bytes) = scope.map(|slot| self.scopes.peak_bytes_now(slot)) else { continue };
+            let seen = &mut epoch.peak_seen;
+            if bytes > seen.bytes {
+                (seen.bytes, seen.window) = (bytes, Some((seen.looked, Some(now))));
+            }
+            seen.looked = seen.looked.max(Some(now));
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) use attempts::FailedAttempt;
 pub use call_site::CallSite;
 pub(crate) use call_sites::{Inclusive, SiteTotals};
 pub(crate) use combined::Combined;
-pub(crate) use epochs::{ClosedEpoch, EpochKey, HeldAtPeak, OriginRow, PhaseRow};
+pub(crate) use epochs::{ClosedEpoch, EpochKey, HeldAtPeak, OriginRow, PeakWindow, PhaseRow};
 pub(crate) use matrix::Amount;
 pub use outcome::Outcome;
 use phases::{OTHER_PHASE, PhaseId};

@@ -15,6 +15,9 @@ pub(crate) type NameId = u16;
 /// Everything no phase was told of.
 pub(crate) const OTHER_PHASE: PhaseId = 0;
 
+/// A program's own phase `other`, beside the row of what no phase was told of.
+pub(crate) const NAMED_OTHER: &str = "other (phase)";
+
 /// So many names are looked at one by one.
 const SCANNED_NAME_COUNT: usize = 16;
 
@@ -126,13 +129,13 @@ impl Phases {
     /// The number of a name, given on first sight. Beyond 65,535 names, more than any summary can show, the rest is
     /// booked under "other".
     fn intern(&mut self, name: &'static str) -> NameId {
-        let mut first_names = self.names.iter().take(SCANNED_NAME_COUNT);
+        let first_names = self.names.iter().enumerate().take(SCANNED_NAME_COUNT).skip(1);
         // Nearly always the same constant as before, which needs no look at the letters.
-        if let Some(index) = first_names.clone().position(|known| std::ptr::eq(*known, name)) {
+        if let Some((index, _)) = first_names.clone().find(|(_, known)| std::ptr::eq(**known, name)) {
             return index as NameId;
         }
-        // The first entry is "other" itself, which a program may name.
-        if let Some(index) = first_names.position(|known| *known == name) {
+        let name = if name == self.names[0] { NAMED_OTHER } else { name };
+        if let Some((index, _)) = first_names.clone().find(|(_, known)| **known == name) {
             return index as NameId;
         }
         if let Some(id) = self.numbers.get(name) {

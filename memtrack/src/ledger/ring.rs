@@ -3,9 +3,9 @@
 //! A writer draws a number, which is one read-modify-write, and writes its event into the place that the number names, which is one
 //! cache line; whoever holds the books reads the places one after the other. Nobody sorts, and nobody takes a lock to write.
 //!
-//! Each place has a *stamp*, the number of the event that may be written there next. The writer waits for its own number, writes, and
-//! raises the stamp by one; the reader waits for that, reads, and raises it to the number of the next round. So each place
-//! passes from writer to reader and back, and what one wrote the other sees.
+//! A writer raises the place's *stamp* to one above its number once the event is there. The reader waits for that and writes to no
+//! place, which would cost it the line a second time: it says from time to time how far it has read, and a writer waits until
+//! that is less than a round behind.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// So many events can be on their way.
 pub(super) const RING_LEN: u64 = 2048;
 const _: () = assert!(RING_LEN.is_power_of_two());
+/// So many events are read in one go: their lines come from other cores, and so come together.
+pub(super) const READ_LEN: usize = 32;
 
 /// What an event is written as.
 pub(super) type Words = [u64; 7];
@@ -35,6 +37,8 @@ pub(super) struct Apart<T>(pub(super) T);
 pub(super) struct Ring {
     /// The number that is drawn next.
     next: Apart<AtomicU64>,
+    /// The events below it were read, and their places are free.
+    read_count: Apart<AtomicU64>,
     /// Made when two threads first meet.
     places: OnceLock<Box<[Place]>>,
 }
@@ -46,16 +50,22 @@ impl Ring {
         self.next.0.load(Ordering::Acquire)
     }
 
+    /// How many events before the one of this number were not read, not long ago.
+    #[inline]
+    pub(super) fn waiting_before(&self, number: u64) -> u64 {
+        number.saturating_sub(self.read_count.0.load(Ordering::Relaxed))
+    }
+
     /// Writes an event and returns its number. While there is no place for it, `wait` is called again and again with the number;
     /// who reads there must read no further than below it.
     #[inline]
     pub(super) fn write(&self, words: &Words, mut wait: impl FnMut(u64)) -> u64 {
-        let place_of = self.places.get_or_init(Self::make);
+        let places = self.places.get_or_init(Self::make);
         let number = self.next.0.fetch_add(1, Ordering::AcqRel);
-        let place = &place_of[(number % RING_LEN) as usize];
-        while place.stamp.load(Ordering::Acquire) != number {
+        while number.saturating_sub(self.read_count.0.load(Ordering::Acquire)) >= RING_LEN {
             wait(number);
         }
+        let place = &places[(number % RING_LEN) as usize];
         for (place, word) in place.words.iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
         }
@@ -65,22 +75,36 @@ impl Ring {
 
     #[cold]
     fn make() -> Box<[Place]> {
-        (0..RING_LEN).map(|number| Place { stamp: AtomicU64::new(number), ..Place::default() }).collect()
+        (0..RING_LEN).map(|_| Place::default()).collect()
     }
 
-    /// Reads the event of this number, once it is written, and gives its place back. Only the reader may call it, for each number once
-    /// and in order.
+    /// Reads the events from `first` on, below `end` and as many as `events` takes; returns how many. Waits for the first of them, and
+    /// stops at one that is not there yet. Only the reader may call it, and give the events' places back afterwards.
     #[inline]
-    pub(super) fn read(&self, number: u64) -> Words {
-        let place = &self.places.get_or_init(Self::make)[(number % RING_LEN) as usize];
+    pub(super) fn read(&self, first: u64, end: u64, events: &mut [Words; READ_LEN]) -> usize {
+        let places = self.places.get_or_init(Self::make);
+        let place_of = |number: u64| &places[(number % RING_LEN) as usize];
         let mut looks = 0_u32;
-        while place.stamp.load(Ordering::Acquire) != number + 1 {
+        while place_of(first).stamp.load(Ordering::Acquire) != first + 1 {
             // Its writer has the number and is about to write.
             pause(&mut looks);
         }
-        let words = std::array::from_fn(|at| place.words[at].load(Ordering::Relaxed));
-        place.stamp.store(number + RING_LEN, Ordering::Release);
-        words
+        let mut count = 0;
+        for (number, event) in (first..end).zip(events) {
+            let place = place_of(number);
+            if place.stamp.load(Ordering::Acquire) != number + 1 {
+                break;
+            }
+            *event = std::array::from_fn(|at| place.words[at].load(Ordering::Relaxed));
+            count += 1;
+        }
+        count
+    }
+
+    /// The events below `number` were read.
+    #[inline]
+    pub(super) fn give_back(&self, number: u64) {
+        self.read_count.0.store(number, Ordering::Release);
     }
 }
 
@@ -101,12 +125,20 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
+    /// Reads the one event of this number.
+    fn read_one(ring: &Ring, number: u64) -> Words {
+        let mut events = [[0; 7]; READ_LEN];
+        assert_eq!(ring.read(number, number + 1, &mut events), 1);
+        ring.give_back(number + 1);
+        events[0]
+    }
+
     #[test]
     fn events_are_read_in_the_order_of_their_numbers_over_many_rounds() {
         let ring = Ring::default();
         for round in 0..3 * RING_LEN {
             assert_eq!(ring.write(&[round, 1, 2, 3, 4, 5, 6], |_| panic!("there is place")), round);
-            assert_eq!(ring.read(round), [round, 1, 2, 3, 4, 5, 6]);
+            assert_eq!(read_one(&ring, round), [round, 1, 2, 3, 4, 5, 6]);
         }
     }
 
@@ -118,11 +150,11 @@ mod tests {
         let number = ring.write(&[77; 7], |_| {
             waits += 1;
             if waits == 3 {
-                assert_eq!(ring.read(0), [0; 7]);
+                assert_eq!(read_one(&ring, 0), [0; 7]);
             }
         });
         assert_eq!((number, waits), (RING_LEN, 3));
-        assert_eq!(ring.read(1), [1; 7]);
+        assert_eq!(read_one(&ring, 1), [1; 7]);
     }
 
     #[test]
@@ -137,9 +169,12 @@ mod tests {
                 let mut number = 0;
                 while number < WRITERS * EACH {
                     let end = ring.drawn_count();
+                    let mut events = [[0; 7]; READ_LEN];
                     while number < end {
-                        seen.lock().unwrap().push(ring.read(number));
-                        number += 1;
+                        let count = ring.read(number, end, &mut events);
+                        seen.lock().unwrap().extend_from_slice(&events[..count]);
+                        number += count as u64;
+                        ring.give_back(number);
                     }
                     std::thread::yield_now();
                 }

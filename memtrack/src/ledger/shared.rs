@@ -23,18 +23,20 @@
 //! entered by step 3, and one drawn after it was drawn after step 1, so that its writer sees the count.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::event::Event;
-use super::ring::{Apart, RING_LEN, Ring, pause};
+use super::ring::{Apart, READ_LEN, RING_LEN, Ring, pause};
 use super::threads::ThreadSet;
 use super::{BlockEntry, Ledger, ScopeKey, SplitChange};
 use crate::sync::{BiasedGuard, BiasedMutex};
 
 /// Whoever writes each so-many-th event enters what was put off, if the books are free.
 pub(super) const BATCH_LEN: u64 = 128;
-/// With so many waiting, a writer first sees to it that they are entered: the ring must not fill.
+/// With so many waiting, a writer sees to it that they are entered: the ring must not fill.
 const MOST_WAITING: u64 = RING_LEN / 2;
+/// After so many events their places in the ring are given back.
+const GIVEN_BACK_LEN: u64 = 256;
 /// So often it looks whether another does it; then it waits for the books.
 const MOST_LOOKS: u32 = 80;
 /// When so many events in a row were of one thread, they are put off no more.
@@ -57,8 +59,6 @@ pub(crate) struct SharedLedger {
     ring: Ring,
     /// Several threads meet here: their events are put off.
     is_shared: Apart<AtomicBool>,
-    /// The books' own count, as it was not long ago.
-    entered_count: Apart<AtomicU64>,
     /// Scopes over several devices that are open on this one: events are entered at once, see the module's proof. Read only
     /// where an event was put off.
     at_once_count: AtomicUsize,
@@ -71,7 +71,6 @@ impl SharedLedger {
             books: Apart(BiasedMutex::new(books)),
             ring: Ring::default(),
             is_shared: Apart::default(),
-            entered_count: Apart::default(),
             at_once_count: AtomicUsize::new(0),
         }
     }
@@ -157,9 +156,6 @@ impl SharedLedger {
     #[cold]
     #[inline(never)]
     fn put_off(&self, event: Event) {
-        if self.is_behind() {
-            self.catch_up();
-        }
         let number = self.write(event);
         // The count is read after the number was drawn: see the module's proof.
         if self.at_once_count.load(Ordering::Relaxed) > 0 {
@@ -168,23 +164,20 @@ impl SharedLedger {
             && let Some(mut books) = self.books.0.try_lock()
         {
             self.enter_below(&mut books, number + 1);
+        } else if self.ring.waiting_before(number) > MOST_WAITING {
+            self.catch_up(number);
         }
     }
 
-    #[inline]
-    fn is_behind(&self) -> bool {
-        self.ring.drawn_count().wrapping_sub(self.entered_count.0.load(Ordering::Relaxed)).cast_signed()
-            > MOST_WAITING.cast_signed()
-    }
-
+    /// Waits until few events before this one wait.
     #[cold]
-    fn catch_up(&self) {
+    fn catch_up(&self, number: u64) {
         if let Some(books) = self.books.0.try_lock() {
             drop(self.up_to_date(books));
             return;
         }
         let mut looks = 0;
-        while self.is_behind() {
+        while self.ring.waiting_before(number) > MOST_WAITING {
             if looks == MOST_LOOKS {
                 drop(self.lock());
                 return;
@@ -211,19 +204,26 @@ impl SharedLedger {
     #[cold]
     #[inline(never)]
     fn enter_below(&self, books: &mut Books, end: u64) {
+        let mut events = [[0; 7]; READ_LEN];
+        let mut given_back = None;
         while books.entered_count < end {
-            let event = Event::from_words(self.ring.read(books.entered_count));
-            books.entered_count += 1;
-            if let Some(thread) = event.thread() {
-                books.writers.insert(thread);
-                books.writer_event_count += 1;
+            let count = self.ring.read(books.entered_count, end, &mut events);
+            books.entered_count += count as u64;
+            // Rarely: all writers look at it.
+            if given_back.is_none_or(|given_back| books.entered_count - given_back >= GIVEN_BACK_LEN) {
+                self.ring.give_back(books.entered_count);
+                given_back = Some(books.entered_count);
             }
-            books.ledger.enter(&event);
-            if books.entered_count.is_multiple_of(BATCH_LEN) {
-                self.entered_count.0.store(books.entered_count, Ordering::Relaxed);
+            for words in &events[..count] {
+                let event = Event::from_words(*words);
+                if let Some(thread) = event.thread() {
+                    books.writers.insert(thread);
+                    books.writer_event_count += 1;
+                }
+                books.ledger.enter(&event);
             }
         }
-        self.entered_count.0.store(books.entered_count, Ordering::Relaxed);
+        self.ring.give_back(books.entered_count);
         if books.writer_event_count >= ALONE_COUNT {
             if books.writers.count() == 1 {
                 self.is_shared.0.store(false, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use crate::allocator::CachingAllocator;
 use crate::diagnosis::{self, AllocatorView, Finding, Floor, LeakDetector, Trend};
 use crate::ledger::ClosedEpoch;
+use crate::plain_text::shown;
 use crate::sync::lock;
 
 use super::growth::EpochSite;
@@ -45,7 +46,8 @@ impl Watched {
         if let Some(finding) = found {
             let device = allocator.inner().name.as_ref();
             let code = finding.code().as_str();
-            tracing::warn!(target: "memtrack::finding", { mem.device = device, code }, "{finding:#}");
+            let told = lines_of(&finding);
+            tracing::warn!(target: "memtrack::finding", { mem.device = device, code }, "{told}");
         }
     }
 
@@ -79,6 +81,37 @@ fn of_floors(steps: &LeakDetector, epochs: &LeakDetector, is_suspected: bool, vi
     first(Trend::Leak).or_else(|| first(Trend::OneTime).filter(|_| !is_open))?.finding(view)
 }
 
+/// As `{finding:#}`, with names that stay in their line.
+fn lines_of(finding: &Finding) -> String {
+    let mut told = shown(&finding.to_string());
+    for (sign, line) in
+        finding.evidence.iter().map(|line| ("", line)).chain(finding.advice.iter().map(|line| ("-> ", line)))
+    {
+        told += &format!("\n  {sign}{}", shown(line));
+    }
+    told
+}
+
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_told_line_by_line_and_a_name_cannot_add_one() {
+        let allocator = CachingAllocator::new(std::sync::Arc::new(crate::device::Simulated::with_capacity(1 << 30)));
+        drop(crate::Buffer::<u8>::uninit(&allocator, 600 << 20).unwrap());
+        let mut finding = diagnosis::examine(&allocator.memory_view()).remove(0);
+        assert!(finding.evidence.len() + finding.advice.len() > 0);
+        assert_eq!(lines_of(&finding), format!("{finding:#}"), "as its own text");
+        let count = lines_of(&finding).lines().count();
+        finding.headline += "\n\u{1b}[2J";
+        finding.evidence.push("phase \n\u{202e}".to_owned());
+        let told = lines_of(&finding);
+        assert_eq!(told.lines().count(), count + 1, "{told}");
+        assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+    }
 }

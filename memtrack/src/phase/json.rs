@@ -24,6 +24,7 @@ impl EpochSummary {
             line.number("epoch", self.number);
             line.text("device", self.device.as_str());
             line.text("model", &self.model);
+            line.number("allocator", self.allocator);
             line.number("steps", self.step_count);
             line.number("lasted_ns", self.lasted.as_nanos());
             line.number("before_bytes", self.before_bytes);
@@ -55,15 +56,8 @@ impl EpochSummary {
                     change.number("changes", growth.change_count);
                 });
             }
-            if let Some(sampled) = &self.sampled {
-                line.object("sampled", |samples| {
-                    samples.number("at_boundaries", sampled.boundary_count);
-                    samples.number("in_background", sampled.background_count);
-                    samples.number("failures", sampled.failure_count);
-                    samples.number("lowest_free_bytes", sampled.lowest_free_bytes);
-                    samples.text("lowest_phase", sampled.lowest_phase);
-                    samples.number("highest_used_bytes", sampled.highest_used_bytes);
-                });
+            if self.sampled.is_some() || self.sampling_failure.is_some() {
+                line.object("sampled", |samples| self.write_json_samples(samples));
             }
             line.object("driver", |driver| write_driver(driver, &self.driver));
             let findings: Vec<String> = self.findings.iter().map(Finding::to_json).collect();
@@ -78,7 +72,10 @@ impl EpochSummary {
         if let Some(step) = self.peak_step {
             peak.number("step", step);
         }
+        peak.number("earliest_ns", self.peak_earliest.as_nanos());
+        peak.number("latest_ns", self.peak_latest.as_nanos());
         peak.number("reserved_bytes", self.peak_reserved_bytes);
+        peak.number("cached_bytes", self.peak_cached_bytes());
         peak.number("active_bytes", self.peak_active_bytes);
         peak.list("held", &self.peak_holders, |row, holder| {
             row.text("phase", holder.phase);
@@ -88,6 +85,21 @@ impl EpochSummary {
             row.number("bytes", holder.held.bytes);
             row.number("blocks", holder.held.block_count);
         });
+    }
+
+    fn write_json_samples(&self, samples: &mut Object<'_>) {
+        let sampled = self.sampled.as_ref();
+        samples.number("at_boundaries", sampled.map_or(0, |sampled| sampled.boundary_count));
+        samples.number("in_background", sampled.map_or(0, |sampled| sampled.background_count));
+        samples.number("failures", self.sampling_failure.as_ref().map_or(0, |failure| failure.count));
+        if let Some(failure) = &self.sampling_failure {
+            samples.text("latest_error", &failure.error);
+        }
+        if let Some(sampled) = sampled {
+            samples.number("lowest_free_bytes", sampled.lowest_free_bytes);
+            samples.text("lowest_phase", sampled.lowest_phase);
+            samples.number("highest_used_bytes", sampled.highest_used_bytes);
+        }
     }
 }
 

@@ -22,10 +22,10 @@ use std::time::Instant;
 
 pub use growth::{AgeGroup, EpochSite, Growth};
 pub use origins::{BlockTotal, OriginSummary, PeakHolder};
-pub use sampling::{DriverSampler, SampledMemory};
+pub use sampling::{DriverSampler, SampledMemory, SamplingFailure};
 pub use summary::{EpochSummary, PhaseSummary};
 
-use crate::allocator::CachingAllocator;
+use crate::allocator::{CachingAllocator, Inner};
 use crate::context;
 use crate::current::{measured, measured_inner};
 use crate::ledger::{EpochKey, ScopeKind};
@@ -36,6 +36,9 @@ use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
 
 /// The name of an epoch's scope, for blocks that are allocated in it and in no other.
 const EPOCH_SCOPE: &str = "epoch";
+
+/// The row of what no phase was told of.
+const OUTSIDE: &str = "other";
 
 /// While it lives, what this thread allocates and frees is booked under a phase.
 ///
@@ -56,7 +59,8 @@ impl Phase {
 /// Begins a phase on the current allocator. Without one, or with measuring off, the guard does nothing.
 ///
 /// `name` is one of a fixed set, such as `data`, `forward`, `backward`, `optimizer`, `eval`; it is also what
-/// `#[track_memory(phase = "…")]` takes.
+/// `#[track_memory(phase = "…")]` takes. `other` is the row of what happens outside all phases: a phase of that name is called
+/// `other (phase)`.
 pub fn phase(name: &'static str) -> Phase {
     let scope = measured_inner().map(|inner| Scope::enter(OpenScope::open_named_in(inner, name, Some(name))));
     Phase { scope }
@@ -78,6 +82,7 @@ impl Step {
     fn end(&mut self) -> Option<ScopeRecord> {
         let (allocator, scope) = self.running.take()?;
         let record = scope.close(Outcome::Ok);
+        look_at_peaks(allocator.inner());
         companion::of(&allocator).watched.step_ended(&allocator, record.after_bytes, record.peak_bytes);
         Some(record)
     }
@@ -101,6 +106,16 @@ pub fn step(number: u64) -> Step {
         (allocator, scope)
     });
     Step { running }
+}
+
+/// Between two such looks is when an epoch's peak was reached; no clock is read at a new maximum.
+fn look_at_peaks(inner: &Inner) {
+    let mut ledger = inner.ledger();
+    if !ledger.is_in_epoch() {
+        return;
+    }
+    // Read while the books are held: what they have was before, what they have not comes after.
+    ledger.look_at_peaks(Instant::now());
 }
 
 /// An epoch in progress. It ends with [`finish`](Self::finish), or with the guard; both log the summary.
@@ -188,7 +203,7 @@ impl Epoch {
         context::leave(inner.id, key.scope);
         let lasted = started.elapsed();
         let closed = inner.ledger().close_epoch(&key, lasted)?;
-        let summary = EpochSummary::new(&allocator, closed);
+        let summary = EpochSummary::new(&allocator, closed, started);
         events::log(&summary);
         run_file::write(|| summary.to_json());
         publish::when_on();

@@ -29,7 +29,7 @@ pub struct SampledMemory {
     pub boundary_count: u64,
     /// Samples taken by a [`DriverSampler`].
     pub background_count: u64,
-    /// Queries that failed.
+    /// Queries that failed; [`EpochSummary::sampling_failure`](crate::EpochSummary::sampling_failure) says why.
     pub failure_count: u64,
     /// The least free bytes that a sample saw: true lows between samples are not known.
     pub lowest_free_bytes: u64,
@@ -37,6 +37,16 @@ pub struct SampledMemory {
     pub lowest_phase: &'static str,
     /// The most used bytes that a sample saw.
     pub highest_used_bytes: u64,
+}
+
+/// Samples of an epoch that could not be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SamplingFailure {
+    /// How many.
+    pub count: u64,
+    /// What was said of the latest.
+    pub error: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +101,7 @@ impl Readings {
 
 #[derive(Debug, Default)]
 struct Taken {
-    failure_count: u64,
+    failure: Option<SamplingFailure>,
     memory: Option<SampledMemory>,
 }
 
@@ -102,17 +112,22 @@ fn now_nanos() -> u64 {
 }
 
 impl Sampling {
-    /// What was sampled since the last call.
-    pub(super) fn take(&self) -> Option<SampledMemory> {
-        let Taken { failure_count, memory } = std::mem::take(&mut *lock(&self.taken));
-        memory.map(|memory| SampledMemory { failure_count, ..memory })
+    /// What was sampled since the last call, and what could not be.
+    pub(super) fn take(&self) -> (Option<SampledMemory>, Option<SamplingFailure>) {
+        let Taken { failure, memory } = std::mem::take(&mut *lock(&self.taken));
+        let failure_count = failure.as_ref().map_or(0, |failure| failure.count);
+        (memory.map(|memory| SampledMemory { failure_count, ..memory }), failure)
     }
 
-    fn add(&self, occasion: Occasion, phase: &'static str, sample: Option<(u64, u64)>) {
+    fn add(&self, occasion: Occasion, phase: &'static str, sample: Result<(u64, u64), String>) {
         let mut taken = lock(&self.taken);
-        let Some((free_bytes, used_bytes)) = sample else {
-            taken.failure_count += 1;
-            return;
+        let (free_bytes, used_bytes) = match sample {
+            Ok(sample) => sample,
+            Err(error) => {
+                let count = taken.failure.as_ref().map_or(0, |failure| failure.count) + 1;
+                taken.failure = Some(SamplingFailure { count, error });
+                return;
+            }
         };
         let memory = taken.memory.get_or_insert(SampledMemory {
             boundary_count: 0,
@@ -133,17 +148,22 @@ impl Sampling {
     }
 }
 
-/// Free and used bytes of the whole device.
-fn query(inner: &Arc<Inner>) -> Option<(u64, u64)> {
-    if let Some(Ok(view)) = companion::of_inner(inner).view.get() {
-        return view.memory().ok().map(|memory| (memory.free_bytes, memory.used_bytes));
+/// Free and used bytes of the whole device, or why they cannot be had.
+fn query(inner: &Arc<Inner>) -> Result<(u64, u64), String> {
+    let attached = companion::of_inner(inner).view.get();
+    if let Some(Ok(view)) = attached {
+        let memory = view.memory().map_err(|failure| failure.to_string())?;
+        return Ok((memory.free_bytes, memory.used_bytes));
     }
     // The driver's own query could be refused while a graph is captured, and NVML is there or will not be.
     if inner.device.kind() == DeviceKind::Cuda {
-        return None;
+        return Err(match attached {
+            Some(Err(why)) => why.to_string(),
+            _ => "the driver's view is not attached yet".to_owned(),
+        });
     }
-    let memory = inner.device.memory().ok()?;
-    Some((memory.free_bytes, memory.total_bytes.saturating_sub(memory.free_bytes)))
+    let memory = inner.device.memory().map_err(|error| error.to_string())?;
+    Ok((memory.free_bytes, memory.total_bytes.saturating_sub(memory.free_bytes)))
 }
 
 /// A phase began or ended. No lock may be held.
@@ -163,6 +183,7 @@ fn at_boundary(inner: &Arc<Inner>, phase: &'static str) {
         }
         return;
     }
+    super::look_at_peaks(inner);
     let sample = query(inner);
     let ended = now_nanos();
     let rest = ended.saturating_sub(started).saturating_mul(u64::from(REST_FACTOR));
@@ -177,7 +198,7 @@ impl CachingAllocator {
     ///
     /// A sample is one query of the driver, about 6 µs on an H200. After each the next is left out until a thousand times its
     /// duration has passed, so that they cost a program less than a tenth of a percent of its time. The summaries show the lowest
-    /// that was seen. On CUDA without NVML there are no samples.
+    /// that was seen, and where all failed, as on CUDA without NVML, why.
     pub fn sample_at_phase_boundaries(&self, on: bool) {
         let inner = self.inner();
         // Never taken back: a switch that is off costs a boundary one load.
@@ -277,6 +298,33 @@ mod tests {
         assert_eq!(readings_of(2_000_000, 100), 100);
         let fast = readings_of(30_000, 17_000);
         assert!((1000..4000).contains(&fast), "{fast} readings");
+    }
+
+    #[test]
+    fn an_epoch_whose_samples_all_failed_says_so_with_the_error() {
+        let allocator = CachingAllocator::new(Arc::new(crate::device::Simulated::new()));
+        let epoch = allocator.epoch(1);
+        let sampling = &companion::of(&allocator).sampling;
+        for error in ["first", "lost\nin the bus"] {
+            sampling.add(Occasion::Boundary, "forward", Err(error.to_owned()));
+        }
+        let summary = epoch.finish().unwrap();
+        assert_eq!(summary.sampled, None);
+        let told = "  sampled   nothing: 2 samples failed, the latest with: lost\\nin the bus\n";
+        assert!(summary.to_string().contains(told), "{summary}");
+        let object =
+            r#""sampled":{"at_boundaries":0,"in_background":0,"failures":2,"latest_error":"lost\nin the bus"}"#;
+        assert!(summary.to_json().contains(object), "{}", summary.to_json());
+
+        let epoch = allocator.epoch(2);
+        sampling.add(Occasion::Background, "forward", Err("once".to_owned()));
+        sampling.add(Occasion::Boundary, "forward", Ok((5 << 20, 3 << 20)));
+        let summary = epoch.finish().unwrap();
+        let told = "lowest free 5.00 MiB in forward (1 sample at phase boundaries, 1 failed, the latest with: once)\n";
+        assert!(summary.to_string().contains(told), "{summary}");
+        assert_eq!(summary.sampled.map(|sampled| sampled.failure_count), Some(1));
+        // Each epoch has its own.
+        assert_eq!(allocator.epoch(3).finish().unwrap().sampling_failure, None);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! An epoch's summary as a value.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::growth::{self, EpochSite, Growth};
 use super::origins::{BlockTotal, OriginSummary, PeakHolder};
-use super::sampling::SampledMemory;
+use super::sampling::{SampledMemory, SamplingFailure};
 use super::{companion, driver_view};
 use crate::allocator::CachingAllocator;
 use crate::diagnosis::Finding;
 use crate::driver::DriverReport;
-use crate::ledger::{ClosedEpoch, PhaseRow};
+use crate::ledger::{ClosedEpoch, PeakWindow, PhaseRow};
 use crate::scope::DeviceName;
 
 /// One row of an epoch's summary. Sizes are rounded bytes.
@@ -18,7 +18,7 @@ use crate::scope::DeviceName;
 pub struct PhaseSummary {
     /// The phase; `other` for what was booked under none.
     pub name: &'static str,
-    /// Times the phase began; 0 for `other`, unless a phase is named so.
+    /// Times the phase began; 0 for `other`, unless a phase of that name was begun by other means than [`phase`](crate::phase()).
     pub entered_count: u64,
     /// Bytes allocated less bytes freed by threads in this phase. The rows add up to the epoch's change.
     pub net_bytes: i64,
@@ -107,6 +107,8 @@ pub struct EpochSummary {
     pub device: DeviceName,
     /// What a person calls the device.
     pub model: String,
+    /// The number of the allocator in this process, from 1 in the order in which allocators were made: a device may have several.
+    pub allocator: u64,
     /// Steps begun.
     pub step_count: u64,
     /// How long the epoch took.
@@ -125,6 +127,11 @@ pub struct EpochSummary {
     pub peak_phase: &'static str,
     /// The step in which the peak was reached.
     pub peak_step: Option<u64>,
+    /// When the peak was reached, since the epoch began: not before this. Clocks are read where steps begin and end, and at phase
+    /// boundaries where a sample is taken, never at a new maximum; between two such looks the moment is not known.
+    pub peak_earliest: Duration,
+    /// And not after this. Both are 0 when nothing rose above what was allocated at the beginning.
+    pub peak_latest: Duration,
     /// Who held the peak, the most bytes first: they add up to `peak_bytes`.
     pub peak_holders: Vec<PeakHolder>,
     /// Bytes taken from the device at the moment of the peak.
@@ -153,13 +160,15 @@ pub struct EpochSummary {
     pub driver: DriverReport,
     /// What was sampled of the device's memory during the epoch, if that was asked for.
     pub sampled: Option<SampledMemory>,
+    /// Samples that could not be taken, and why; `None` when none failed.
+    pub sampling_failure: Option<SamplingFailure>,
     /// What costs memory, or may: of the state at the epoch's end, of its retries, and of the floors of steps and epochs so far. The
     /// gravest first.
     pub findings: Vec<Finding>,
 }
 
 impl EpochSummary {
-    pub(super) fn new(allocator: &CachingAllocator, closed: ClosedEpoch) -> Self {
+    pub(super) fn new(allocator: &CachingAllocator, closed: ClosedEpoch, started: Instant) -> Self {
         let device = allocator.device();
         let inner = allocator.inner();
         let companion = companion::of(allocator);
@@ -167,10 +176,13 @@ impl EpochSummary {
         let limit_bytes = allocator.limit_bytes().unwrap_or(device.total_bytes());
         let findings = companion.watched.at_end(allocator, &closed, &live, limit_bytes);
         let scope = closed.scope;
+        let (sampled, sampling_failure) = companion.sampling.take();
+        let (peak_earliest, peak_latest) = since(started, closed.peak_window, closed.lasted);
         Self {
             number: closed.number,
             device: DeviceName::new(&inner.name),
             model: device.model().to_owned(),
+            allocator: inner.id,
             step_count: closed.step_count,
             lasted: closed.lasted,
             phases: closed.rows.into_iter().map(PhaseSummary::new).collect(),
@@ -180,6 +192,8 @@ impl EpochSummary {
             peak_bytes: scope.peak_bytes,
             peak_phase: closed.peak_phase,
             peak_step: scope.peak_place.step,
+            peak_earliest,
+            peak_latest,
             peak_holders: closed.held_at_peak.into_iter().map(PeakHolder::from).collect(),
             peak_reserved_bytes: closed.reserved_at_peak_bytes,
             peak_active_bytes: closed.active_at_peak_bytes,
@@ -193,7 +207,8 @@ impl EpochSummary {
             retry_count: scope.retry_count,
             oom_count: scope.oom_count,
             driver: driver_view::report(allocator, scope.after_bytes, closed.reserved_bytes),
-            sampled: companion.sampling.take(),
+            sampled,
+            sampling_failure,
             findings,
         }
     }
@@ -228,6 +243,13 @@ impl EpochSummary {
         Some(1.0 - largest_bytes as f64 / free_bytes as f64)
     }
 
+    /// The share of what was reserved at the moment of the peak that was cached, from 0 to 1: what fragmentation and rounding to segments
+    /// cost when it mattered most. `None` with nothing reserved.
+    pub fn peak_cached_share(&self) -> Option<f64> {
+        let cached_bytes = self.peak_cached_bytes().max(0);
+        (self.peak_reserved_bytes > 0).then(|| cached_bytes as f64 / self.peak_reserved_bytes as f64)
+    }
+
     /// Who held the peak by phase of origin, the most bytes first: they add up to `peak_bytes`.
     pub fn peak_by_phase(&self) -> Vec<(&'static str, BlockTotal)> {
         let mut phases: Vec<(&'static str, BlockTotal)> = Vec::new();
@@ -253,4 +275,11 @@ impl EpochSummary {
     pub fn headroom_bytes(&self, peak_bytes: i64) -> i64 {
         i64::try_from(self.limit_bytes).unwrap_or(i64::MAX).saturating_sub(peak_bytes)
     }
+}
+
+fn since(started: Instant, window: Option<PeakWindow>, lasted: Duration) -> (Duration, Duration) {
+    let Some((earliest, latest)) = window else { return Default::default() };
+    // Another thread may look while the epoch begins.
+    let since_start = |at: Instant| at.saturating_duration_since(started).min(lasted);
+    (earliest.map_or(Duration::ZERO, since_start), latest.map_or(lasted, since_start))
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::origins::{BlockTotal, OriginSummary};
-use super::{EpochSummary, PhaseSummary};
+use super::{EpochSummary, OUTSIDE, PhaseSummary};
+use crate::plain_text::{columns as columns_of, counted, padded, shown, shown_name};
 use crate::units::Bytes;
 
 const COLUMN_COUNT: usize = 14;
@@ -29,8 +30,9 @@ impl fmt::Display for EpochSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = &self.device;
         let seconds = self.lasted.as_secs_f64();
-        let steps = if self.step_count == 1 { "step" } else { "steps" };
-        writeln!(f, "epoch {}  {device} ({})  {} {steps}  {seconds:.2} s", self.number, self.model, self.step_count)?;
+        let (device, model) = (shown(device.as_str()), shown(&self.model));
+        let steps = counted(self.step_count, "step");
+        writeln!(f, "epoch {}  {device} ({model})  {steps}  {seconds:.2} s", self.number)?;
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
         rows.extend(self.phases.iter().map(|phase| self.row(phase).to_vec()));
         rows.push(self.total_row().to_vec());
@@ -44,16 +46,17 @@ impl fmt::Display for EpochSummary {
         self.write_reserved(f)?;
         self.write_sampled(f)?;
         write!(f, "  {}", self.driver)?;
-        self.findings.iter().try_for_each(|finding| write!(f, "\n  finding   {finding}"))
+        self.findings.iter().try_for_each(|finding| write!(f, "\n  finding   {}", shown(&finding.to_string())))
     }
 }
 
 impl EpochSummary {
     fn row(&self, phase: &PhaseSummary) -> [String; COLUMN_COUNT] {
-        let is_other = phase.name == "other";
+        // Where the attribute names a phase so, it is booked under the same row, which then is of activations too.
+        let is_other = phase.name == OUTSIDE && phase.entered_count == 0;
         let unless_other = |text: String| if is_other { "-".to_owned() } else { text };
         [
-            phase.name.to_owned(),
+            shown_name(phase.name),
             unless_other(phase.entered_count.to_string()),
             signed(phase.net_bytes),
             Bytes(phase.peak_bytes).to_string(),
@@ -93,7 +96,7 @@ impl EpochSummary {
     /// Rows are phases that allocated, columns phases that freed. Phases that freed nothing have no column.
     fn write_matrix(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // "other" alone tells nothing that the rows above do not.
-        if self.origins.iter().all(|origin| origin.phase == "other") {
+        if self.origins.iter().all(|origin| origin.phase == OUTSIDE) {
             return Ok(());
         }
         writeln!(f, "  origins   by phase of the allocation (rows) and of the free (columns)")?;
@@ -106,7 +109,7 @@ impl EpochSummary {
             }
         }
         let mut headings: Vec<String> = ["phase", "before", "allocated"].map(str::to_owned).to_vec();
-        headings.extend(columns.iter().map(|name| format!("in {name}")));
+        headings.extend(columns.iter().map(|name| format!("in {}", shown_name(name))));
         headings.extend(["still live".to_owned(), String::new()]);
         let mut rows = vec![headings];
         rows.extend(self.origins.iter().map(|origin| matrix_row(origin, &columns)));
@@ -119,7 +122,7 @@ fn matrix_row(origin: &OriginSummary, columns: &[&str]) -> Vec<String> {
         0 => "-".to_owned(),
         bytes => Bytes::unsigned(bytes).to_string(),
     };
-    let mut cells = vec![origin.phase.to_owned(), amount(origin.before), amount(origin.allocated)];
+    let mut cells = vec![shown_name(origin.phase), amount(origin.before), amount(origin.allocated)];
     cells.extend(columns.iter().map(|name| amount(origin.freed_in(name))));
     cells.extend([amount(origin.live), String::new()]);
     cells
@@ -141,14 +144,14 @@ pub(super) fn percent(share: f64) -> String {
 
 /// Columns as wide as their widest cell: the first to the left, the last unpadded, the rest to the right.
 fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| columns_of(&row[column])).max().unwrap_or(0);
     for row in rows {
-        write!(f, "    {:<1$}", row[0], width(0))?;
+        write!(f, "    {}", padded(&row[0], width(0)))?;
         let Some((remark, cells)) = row.split_last() else { continue };
         // A total's remark stands in the empty columns to the right of its net.
         let shown = if remark.is_empty() { cells } else { &cells[..3] };
         for (column, cell) in shown.iter().enumerate().skip(1) {
-            write!(f, "  {cell:>0$}", width(column))?;
+            write!(f, "  {:blanks$}{cell}", "", blanks = width(column).saturating_sub(columns_of(cell)))?;
         }
         if !remark.is_empty() {
             write!(f, "  {remark}")?;

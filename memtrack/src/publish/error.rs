@@ -71,7 +71,7 @@ pub enum ReadError {
         expected: String,
     },
     /// An allocator's figures that cannot be.
-    #[error("{allocated_bytes} bytes allocated of {reserved_bytes} reserved, which cannot be")]
+    #[error("allocated_bytes is {allocated_bytes} and reserved_bytes {reserved_bytes}, which cannot be")]
     Impossible {
         /// As written.
         allocated_bytes: u64,

@@ -68,7 +68,10 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder.create(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(io::ErrorKind::NotADirectory, "it is there and is no folder"),
+        _ => error,
+    })
 }
 
 /// Fails where a file or a link of that name is there: it is not ours.

@@ -1,17 +1,22 @@
 //! The run file: one JSON line for each epoch that ends, for `memtrack diff` and for programs of your own.
 //!
 //! Written to where [`record_to`] or the environment variable [`ENVIRONMENT_VARIABLE`] says, by this process alone; what stands in a
-//! line is [`EpochSummary::to_json`](crate::EpochSummary::to_json)'s affair. Here live the file and its state.
+//! line is [`EpochSummary::to_json`](crate::EpochSummary::to_json)'s affair. Here live the state and the `file`.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+mod file;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use self::file::RunFile;
 use crate::sync::lock;
 
-/// Names the run file of a program that does not name one itself. `%p` in it becomes the number of the process, so that the
-/// processes of one run do not overwrite each other's.
+/// Names the run file of a program that does not name one itself. `%p` in it becomes the number of the process, so that each
+/// process of one run has its own.
+///
+/// A file is locked while a process writes it. A second process that is given the same name writes nothing, and says so in one
+/// `WARN` event with target `memtrack::run_file`; so does one that is given a pipe or a folder.
 pub const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_RUN_FILE";
 
 static STATE: Mutex<State> = Mutex::new(State::Undecided);
@@ -26,27 +31,15 @@ enum State {
     To(RunFile),
 }
 
-#[derive(Debug)]
-struct RunFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl RunFile {
-    fn create(path: &Path) -> io::Result<Self> {
-        let text = path.to_str().map(|text| text.replace("%p", &std::process::id().to_string()));
-        let path = text.map_or_else(|| path.to_owned(), PathBuf::from);
-        let file = File::create(&path)?;
-        Ok(Self { path, file })
-    }
-}
-
 /// Writes the epochs that end from now on to a new file, in place of any file before. `%p` in the path becomes the number of the
 /// process.
 ///
 /// # Errors
 ///
-/// When the file cannot be created; epochs then go where they went before.
+/// When the file cannot be created, when another process writes it ([`io::ErrorKind::ResourceBusy`]), and when it is a pipe, a
+/// socket, a disk or a folder ([`io::ErrorKind::InvalidInput`]): to write to a pipe could wait for its reader. Epochs then go where
+/// they went before. On file systems without locks another process goes unnoticed, and the lines of both are in the file.
+/// On Windows a locked file cannot be read either before the process ends.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -62,8 +55,12 @@ impl RunFile {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn record_to(path: impl AsRef<Path>) -> io::Result<()> {
-    let created = RunFile::create(path.as_ref())?;
-    *lock(&STATE) = State::To(created);
+    let mut state = lock(&STATE);
+    let current = match &*state {
+        State::To(current) => Some(current),
+        State::Undecided | State::Off => None,
+    };
+    *state = State::To(RunFile::create(path.as_ref(), current)?);
     Ok(())
 }
 
@@ -92,7 +89,7 @@ fn decide() -> Result<bool, Failure> {
         *state = State::Off;
         if let Some(path) = std::env::var_os(ENVIRONMENT_VARIABLE).filter(|path| !path.is_empty()) {
             let path = PathBuf::from(path);
-            *state = State::To(RunFile::create(&path).map_err(|error| (path, error))?);
+            *state = State::To(RunFile::create(&path, None).map_err(|error| (path, error))?);
         }
     }
     Ok(matches!(*state, State::To(_)))
@@ -102,8 +99,7 @@ fn write_line(mut line: String) -> Result<(), Failure> {
     line.push('\n');
     let mut state = lock(&STATE);
     let State::To(run_file) = &mut *state else { return Ok(()) };
-    // In one piece, and at once: a run that is killed has all epochs before.
-    if let Err(error) = run_file.file.write_all(line.as_bytes()) {
+    if let Err(error) = run_file.write_line(&line) {
         let path = std::mem::take(&mut run_file.path);
         *state = State::Off;
         return Err((path, error));

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use nvml_wrapper::Nvml;
-use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::error::{NvmlError, nvml_try};
 
 use super::{Connection, failure, load};
 use crate::device::PciAddress;
@@ -56,8 +56,24 @@ fn with_instances(nvml: &'static Nvml, index: u32, found: Found, devices: &mut V
     };
     devices.push(known(nvml, index, None, found, pci_address.clone(), mig_mode));
     for (place, instance) in instances {
+        let ids = instance_ids(nvml, &instance);
         devices.push(known(nvml, index, Some(place), instance, pci_address.clone(), Some(false)));
+        if let Some(device) = devices.last_mut() {
+            device.instance_ids = ids;
+        }
     }
+}
+
+/// nvml-wrapper has no function for these queries, only their symbols.
+fn instance_ids(nvml: &'static Nvml, instance: &Found) -> Option<(u32, u32)> {
+    let ask = |query: unsafe extern "C" fn(_, *mut u32) -> _| {
+        let mut id = 0;
+        // SAFETY: the handle is of this loaded library, which is never unloaded, and the pointer is good for the call.
+        let code = unsafe { query(instance.handle(), &mut id) };
+        nvml_try(code).ok().map(|()| id)
+    };
+    let (gpu, compute) = (&nvml.lib().nvmlDeviceGetGpuInstanceId, &nvml.lib().nvmlDeviceGetComputeInstanceId);
+    Some((ask(*gpu.as_ref().ok()?)?, ask(*compute.as_ref().ok()?)?))
 }
 
 fn known(

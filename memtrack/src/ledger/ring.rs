@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many events can be on their way.
-pub(super) const RING_LEN: u64 = 2048;
+pub(super) const RING_LEN: u64 = 4096;
 const _: () = assert!(RING_LEN.is_power_of_two());
 /// So many events are read in one go: their lines come from other cores, and so come together.
 pub(super) const READ_LEN: usize = 32;

@@ -32,7 +32,7 @@ use super::{BlockEntry, Ledger, ScopeKey, SplitChange};
 use crate::sync::{BiasedGuard, BiasedMutex};
 
 /// Whoever writes each so-many-th event enters what was put off, if the books are free.
-pub(super) const BATCH_LEN: u64 = 128;
+pub(super) const BATCH_LEN: u64 = 256;
 /// With so many waiting, a writer sees to it that they are entered: the ring must not fill.
 const MOST_WAITING: u64 = RING_LEN / 2;
 /// After so many events their places in the ring are given back.
@@ -40,7 +40,7 @@ const GIVEN_BACK_LEN: u64 = 256;
 /// So often it looks whether another does it; then it waits for the books.
 const MOST_LOOKS: u32 = 80;
 /// When so many events in a row were of one thread, they are put off no more.
-const ALONE_COUNT: u64 = 8 * BATCH_LEN;
+const ALONE_COUNT: u64 = 2 * BATCH_LEN;
 
 #[derive(Debug)]
 struct Books {

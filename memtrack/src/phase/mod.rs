@@ -102,6 +102,7 @@ impl Drop for Step {
 pub fn step(number: u64) -> Step {
     let running = measured().map(|allocator| {
         companion::begin_era(allocator.inner());
+        look_at_peaks(allocator.inner());
         let scope = Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None));
         (allocator, scope)
     });

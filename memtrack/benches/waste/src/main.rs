@@ -1,0 +1,186 @@
+//! Compares placement policies on traces: bytes reserved over bytes requested, and what moves.
+//!
+//!     cargo run --release -p memtrack-waste -- tests/fixtures/torch-2.11/traces
+
+mod machine;
+mod perturb;
+mod policy;
+mod trace;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use machine::Machine;
+use policy::Policy;
+use policy::compact::{Compact, Donors, Fit, Rules};
+use policy::expandable::Expandable;
+use trace::{Event, Trace};
+
+/// What a policy did with a trace.
+#[derive(Debug, Default, Clone)]
+struct Outcome {
+    ratio: f64,
+    moving: u64,
+    moving_late: u64,
+    late: u64,
+    moved_pages: u64,
+    created: u64,
+    unmapped: u64,
+    waits: u64,
+    aliases: u32,
+}
+
+fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
+    let mut machine = Machine::new(lag);
+    let count = trace.allocation_count();
+    let mut blocks: Vec<(u64, u64, u8, u64)> = Vec::with_capacity(count);
+    let (mut live_bytes, mut peak_bytes) = (0_u64, 0_u64);
+    let mut outcome = Outcome::default();
+    for event in &trace.events {
+        machine.tick();
+        match *event {
+            Event::Allocate { bytes, stream, .. } => {
+                let rounded = bytes.max(1).next_multiple_of(512);
+                live_bytes += bytes;
+                peak_bytes = peak_bytes.max(live_bytes);
+                let before = machine.calls;
+                let address = policy.allocate(&mut machine, rounded, stream, peak_bytes);
+                machine.occupy(address, rounded, stream);
+                let moved = machine.calls.moved > before.moved || machine.calls.unmapped > before.unmapped;
+                let late = blocks.len() >= count / 2;
+                outcome.moving += u64::from(moved);
+                outcome.moving_late += u64::from(moved && late);
+                outcome.late += u64::from(late);
+                blocks.push((address, rounded, stream, bytes));
+            }
+            Event::Free { block } => {
+                let (address, rounded, stream, bytes) = blocks[block as usize];
+                live_bytes -= bytes;
+                machine.vacate(address, rounded, stream);
+                policy.free(&mut machine, address, rounded, stream);
+            }
+            Event::Step => {}
+        }
+    }
+    outcome.ratio = machine.reserved_peak_bytes as f64 / peak_bytes as f64;
+    outcome.moved_pages = machine.calls.moved;
+    outcome.created = machine.calls.created;
+    outcome.unmapped = machine.calls.unmapped;
+    outcome.waits = machine.calls.waits;
+    outcome.aliases = machine.most_slots_of_a_page;
+    outcome
+}
+
+
+type Make = Box<dyn Fn() -> Box<dyn Policy>>;
+
+fn variants() -> Vec<(String, Make)> {
+    let mut all: Vec<(String, Make)> = Vec::new();
+    all.push(("expandable".into(), Box::new(|| Box::new(Expandable::default()))));
+    let mut add = |name: String, rules: Rules| {
+        all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
+    };
+    for slack in [Some(0), Some(18)] {
+        for views in [false, true] {
+            for small_kib in [0, 64, 256, 1024] {
+                for donors in [Donors::Smallest, Donors::Largest, Donors::Newest] {
+                    for fit in [Fit::Best, Fit::Class] {
+                        let rules = Rules { slack, views, donors, fit, small_bytes: small_kib << 10, ..Rules::default() };
+                        add(format!("slack {} views {views} small {small_kib} {donors:?} {fit:?}", slack.unwrap_or(0)), rules);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Over several traces.
+#[derive(Debug, Default)]
+struct Summary {
+    log_sum: f64,
+    worst: f64,
+    late_percent: Vec<f64>,
+    moved_pages: u64,
+    waits: u64,
+    aliases: u32,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.log_sum += outcome.ratio.ln();
+        self.worst = self.worst.max(outcome.ratio);
+        self.late_percent.push(100.0 * outcome.moving_late as f64 / outcome.late as f64);
+        self.moved_pages += outcome.moved_pages;
+        self.waits += outcome.waits;
+        self.aliases = self.aliases.max(outcome.aliases);
+    }
+
+    fn text(&self) -> String {
+        let count = self.late_percent.len();
+        let above = self.late_percent.iter().filter(|&&percent| percent >= 0.1).count();
+        let most = self.late_percent.iter().copied().fold(0.0, f64::max);
+        let mean = self.late_percent.iter().sum::<f64>() / count as f64;
+        format!(
+            "{:.4} {:.4} late {mean:.3}% max {most:.3}% {above:2}/{count} pages {:6} waits {:5} aliases {:3}",
+            (self.log_sum / count as f64).exp(),
+            self.worst,
+            self.moved_pages,
+            self.waits,
+            self.aliases
+        )
+    }
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(folder) = args.next() else {
+        eprintln!("the folder of the traces is missing");
+        return ExitCode::FAILURE;
+    };
+    let only: Vec<String> = args.collect();
+    let each = only.iter().any(|word| word == "each");
+    let names = ["bert_varlen", "gnn_sampled", "gpt2", "llama_lora", "prefetch_streams", "resnet50"];
+    let mut traces = Vec::new();
+    for name in names {
+        match Trace::read(&Path::new(&folder).join(format!("{name}.expand.txt.gz"))) {
+            Ok(trace) => traces.push(trace),
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let recorded = traces.len();
+    traces.extend(perturb::all(&traces));
+    for (name, make) in variants() {
+        if !only.iter().all(|word| word == "each" || name.contains(word.as_str())) {
+            continue;
+        }
+        let (mut real, mut other) = (Summary::default(), Summary::default());
+        if each {
+            println!("{name}");
+        }
+        for (at, trace) in traces.iter().enumerate() {
+            let outcome = replay(trace, make().as_mut(), 100);
+            if each {
+                println!(
+                    "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% pages {:6} waits {:5} aliases {:3}",
+                    trace.name,
+                    outcome.ratio,
+                    trace.torch_reserved_bytes as f64 / trace.requested_peak_bytes() as f64,
+                    outcome.moving,
+                    outcome.moving_late,
+                    outcome.late,
+                    100.0 * outcome.moving_late as f64 / outcome.late as f64,
+                    outcome.moved_pages,
+                    outcome.waits,
+                    outcome.aliases
+                );
+            }
+            if at < recorded { real.add(&outcome) } else { other.add(&outcome) }
+        }
+        println!("{name:50} | {} | {}", real.text(), other.text());
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,303 @@
+//! Whole pages without live bytes serve where they are needed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Policy;
+use super::space::{Space, State};
+use crate::machine::{Machine, PAGE_BYTES, Page, Slot};
+
+/// Which free blocks give up their pages first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Donors {
+    Smallest,
+    Largest,
+    Oldest,
+    Newest,
+}
+
+/// Where the front of a fit is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Best,
+    First,
+    /// The fit whose size class (an eighth of a power of two) is smallest, of these the lowest address.
+    Class,
+}
+
+/// What can be varied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Pages are created, not moved, up to the peak and so many thousandths; `None`: holes give first, always.
+    pub(crate) slack: Option<u64>,
+    /// Old mappings stay and serve again.
+    pub(crate) views: bool,
+    pub(crate) donors: Donors,
+    pub(crate) fit: Fit,
+    /// Blocks up to this have spaces of their own.
+    pub(crate) small_bytes: u64,
+    /// Pages of small spaces move only when nothing else does.
+    pub(crate) small_keeps: bool,
+    /// New mappings are made with so many thousandths of the live peak more than needed, if holes have them.
+    pub(crate) batch: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            slack: Some(20),
+            views: true,
+            donors: Donors::Smallest,
+            fit: Fit::Best,
+            small_bytes: 1 << 20,
+            small_keeps: true,
+            batch: 0,
+        }
+    }
+}
+
+/// The policy.
+#[derive(Debug)]
+pub(crate) struct Compact {
+    rules: Rules,
+    spaces: BTreeMap<u64, Space>,
+    /// What is mapped at each slot, owned or not.
+    mapped: HashMap<Slot, Page>,
+    /// Each page's owner: the slot at which it can be handed out.
+    owner: Vec<Slot>,
+    now: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Target {
+    base: u64,
+    start: u64,
+    missing: Vec<Slot>,
+    /// Of the missing, those whose own page is free elsewhere.
+    ready: usize,
+}
+
+const SPACE_BITS: u32 = 44;
+
+impl Compact {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0 }
+    }
+
+    fn base(&self, bytes: u64, stream: u8) -> u64 {
+        (1 + 2 * u64::from(stream) + u64::from(bytes <= self.rules.small_bytes)) << SPACE_BITS
+    }
+
+    fn is_small(base: u64) -> bool {
+        (base >> SPACE_BITS).is_multiple_of(2)
+    }
+
+    fn find(&self, base: u64, bytes: u64) -> Option<u64> {
+        let free = &self.spaces[&base].free;
+        match self.rules.fit {
+            Fit::Best => free.range((bytes, 0)..).next().map(|&(_, address)| address),
+            Fit::First => free.range((bytes, 0)..).map(|&(_, address)| address).min(),
+            Fit::Class => {
+                let class = |bytes: u64| bytes >> (bytes.ilog2().saturating_sub(3));
+                let (best, _) = *free.range((bytes, 0)..).next()?;
+                let fits = free.range((bytes, 0)..).take_while(|(bytes, _)| {
+                    bytes.ilog2() == best.ilog2() && class(*bytes) == class(best)
+                });
+                fits.map(|&(_, address)| address).min()
+            }
+        }
+    }
+
+    /// Whether the page lies wholly in a free block that a stream may use, outside a range.
+    fn is_spare(&self, machine: &Machine, page: Page, stream: u8, except: (u64, u64)) -> bool {
+        let slot = self.owner[page as usize];
+        let address = slot * PAGE_BYTES;
+        if address + PAGE_BYTES > except.0 && address < except.1 {
+            return false;
+        }
+        let space = &self.spaces[&(address >> SPACE_BITS << SPACE_BITS)];
+        let Some((start, block)) = space.containing(address) else { return false };
+        block.state == State::Free
+            && address + PAGE_BYTES <= start + block.bytes
+            && (space.stream == stream || machine.is_usable(page, stream))
+    }
+
+    fn target(&self, machine: &Machine, base: u64, bytes: u64, start: u64, run: &[(u64, u64, State)]) -> Target {
+        let (stream, end) = (self.spaces[&base].stream, start + bytes);
+        let mut missing = Vec::new();
+        for &(address, size, state) in run {
+            if state == State::Hole && address < end && address + size > start {
+                let first = address.max(start) / PAGE_BYTES;
+                let last = (address + size).min(end).div_ceil(PAGE_BYTES);
+                missing.extend(first..last);
+            }
+        }
+        let is_ready = |slot: &&Slot| {
+            self.mapped.get(slot).is_some_and(|&page| self.is_spare(machine, page, stream, (start, end)))
+        };
+        let ready = missing.iter().filter(is_ready).count();
+        Target { base, start, missing, ready }
+    }
+
+    /// Where the block could be made, by any rule.
+    fn targets(&self, machine: &Machine, base: u64, bytes: u64) -> Vec<Target> {
+        let space = &self.spaces[&base];
+        let mut targets = Vec::new();
+        let mut run: Vec<(u64, u64, State)> = Vec::new();
+        let mut finish = |run: &mut Vec<(u64, u64, State)>| {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+            let (from, to) = (first.0, last.0 + last.1);
+            if to - from >= bytes && run.iter().any(|block| block.2 == State::Hole) {
+                let mut starts: Vec<u64> = Vec::new();
+                for &(address, size, _) in run.iter() {
+                    if address + bytes <= to {
+                        starts.push(address);
+                    }
+                    if address + size >= from + bytes && address + size < (base + (1 << 43)) {
+                        starts.push(address + size - bytes);
+                    }
+                }
+                starts.sort_unstable();
+                starts.dedup();
+                for start in starts {
+                    targets.push(self.target(machine, base, bytes, start, run));
+                }
+            }
+            run.clear();
+        };
+        for (&address, block) in &space.blocks {
+            match block.state {
+                State::Live => finish(&mut run),
+                state => run.push((address, block.bytes, state)),
+            }
+        }
+        finish(&mut run);
+        targets
+    }
+
+    /// Takes a page out of the free block that it lies in.
+    fn disown(&mut self, page: Page) {
+        let address = self.owner[page as usize] * PAGE_BYTES;
+        let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("an owner's space");
+        space.set(address, PAGE_BYTES, State::Hole, self.now);
+    }
+
+    fn own(&mut self, machine: &mut Machine, slot: Slot, page: Page) {
+        if self.owner.len() <= page as usize {
+            self.owner.resize(page as usize + 1, 0);
+        }
+        let address = slot * PAGE_BYTES;
+        if self.mapped.get(&slot) != Some(&page) {
+            if self.mapped.remove(&slot).is_some() {
+                if !machine.is_idle(slot) {
+                    machine.wait();
+                }
+                machine.unmap(slot);
+            }
+            let old = self.owner[page as usize];
+            machine.map(slot, page);
+            if !self.rules.views && old != 0 {
+                if !machine.is_idle(old) {
+                    machine.wait();
+                }
+                machine.unmap(old);
+                self.mapped.remove(&old);
+            }
+            self.mapped.insert(slot, page);
+        }
+        self.owner[page as usize] = slot;
+        let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("a slot's space");
+        space.set(address, PAGE_BYTES, State::Free, self.now);
+    }
+
+    /// Pages that free blocks could give, in the order in which they should.
+    fn spares(&self, machine: &Machine, stream: u8, except: (u64, u64), count: usize) -> Vec<Page> {
+        let mut donors = Vec::new();
+        for (&base, space) in &self.spaces {
+            for &(bytes, address) in &space.free {
+                let (first, last) = Space::whole_slots(address, bytes);
+                if first < last && (address + bytes <= except.0 || address >= except.1) {
+                    let since = space.blocks[&address].since;
+                    let order = match self.rules.donors {
+                        Donors::Smallest => bytes,
+                        Donors::Largest => u64::MAX - bytes,
+                        Donors::Oldest => since,
+                        Donors::Newest => u64::MAX - since,
+                    };
+                    let kept = self.rules.small_keeps && Self::is_small(base);
+                    donors.push((kept, space.stream != stream, order, address, first, last));
+                }
+            }
+        }
+        donors.sort_unstable();
+        let slots = donors.into_iter().flat_map(|(.., first, last)| (first..last).rev());
+        let pages = slots.map(|slot| self.mapped[&slot]);
+        pages.filter(|&page| self.is_spare(machine, page, stream, (0, 0))).take(count).collect()
+    }
+
+    /// Puts pages behind addresses for the block; it begins where this says.
+    fn grow(&mut self, machine: &mut Machine, base: u64, bytes: u64, live_peak_bytes: u64) -> u64 {
+        let stream = self.spaces[&base].stream;
+        let limit_bytes = self.rules.slack.map_or(0, |slack| live_peak_bytes + live_peak_bytes / 1000 * slack);
+        let allowed = (limit_bytes.saturating_sub(machine.reserved_bytes) / PAGE_BYTES) as usize;
+        let targets = self.targets(machine, base, bytes);
+        let creating = targets.iter().min_by_key(|target| (target.missing.len(), target.start));
+        let creating = creating.expect("the hole at the end").clone();
+        if creating.missing.len() <= allowed {
+            for slot in creating.missing {
+                let page = machine.create();
+                self.own(machine, slot, page);
+            }
+            return creating.start;
+        }
+        let views = self.rules.views;
+        let cost = |target: &Target| target.missing.len() - if views { target.ready } else { 0 };
+        let target = targets.into_iter().min_by_key(|target| (cost(target), target.missing.len(), target.start));
+        let Target { start, missing, .. } = target.expect("the hole at the end");
+        let except = (start, start + bytes);
+        let mut open = Vec::new();
+        for slot in missing {
+            let page = self.mapped.get(&slot).copied();
+            match page.filter(|&page| self.is_spare(machine, page, stream, except)) {
+                Some(page) => {
+                    self.disown(page);
+                    self.own(machine, slot, page);
+                }
+                None => open.push(slot),
+            }
+        }
+        let mut created = allowed.min(open.len());
+        let spares = self.spares(machine, stream, except, open.len() - created);
+        created = open.len() - spares.len();
+        let mut spares = spares.into_iter();
+        for (at, slot) in open.into_iter().enumerate() {
+            let page = if at < created { machine.create() } else { spares.next().expect("counted") };
+            if at >= created {
+                self.disown(page);
+            }
+            self.own(machine, slot, page);
+        }
+        start
+    }
+}
+
+impl Policy for Compact {
+    fn allocate(&mut self, machine: &mut Machine, bytes: u64, stream: u8, live_peak_bytes: u64) -> u64 {
+        self.now += 1;
+        let base = self.base(bytes, stream);
+        self.spaces.entry(base).or_insert_with(|| Space::new(base, 1 << 43, stream));
+        let address = match self.find(base, bytes) {
+            Some(address) => address,
+            None => self.grow(machine, base, bytes, live_peak_bytes),
+        };
+        let now = self.now;
+        self.spaces.get_mut(&base).expect("made above").set(address, bytes, State::Live, now);
+        address
+    }
+
+    fn free(&mut self, _: &mut Machine, address: u64, bytes: u64, _: u8) {
+        self.now += 1;
+        let now = self.now;
+        let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("the block's space");
+        space.set(address, bytes, State::Free, now);
+    }
+}

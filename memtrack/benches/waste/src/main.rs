@@ -80,14 +80,13 @@ fn variants() -> Vec<(String, Make)> {
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    for slack in [Some(0), Some(18)] {
-        for views in [false, true] {
-            for small_kib in [0, 64, 256, 1024] {
-                for donors in [Donors::Smallest, Donors::Largest, Donors::Newest] {
-                    for fit in [Fit::Best, Fit::Class] {
-                        let rules = Rules { slack, views, donors, fit, small_bytes: small_kib << 10, ..Rules::default() };
-                        add(format!("slack {} views {views} small {small_kib} {donors:?} {fit:?}", slack.unwrap_or(0)), rules);
-                    }
+    let base = Rules { small_bytes: 256 << 10, ..Rules::default() };
+    for views in [true, false] {
+        for (label, donors) in [("smallest", Donors::Smallest), ("fitting", Donors::Fitting), ("newest", Donors::Newest)] {
+            for hoard in [false, true] {
+                for (short, batch) in [(0, 0), (0, 5), (0, 20), (0, 100), (5, 0), (30, 0), (300, 0), (3000, 0)] {
+                    let rules = Rules { views, donors, hoard, short, batch, ..base };
+                    add(format!("s20 views {views} {label} hoard {hoard} short {short} batch {batch}"), rules);
                 }
             }
         }
@@ -162,6 +161,9 @@ fn main() -> ExitCode {
             println!("{name}");
         }
         for (at, trace) in traces.iter().enumerate() {
+            if std::env::var("TRACE").is_ok_and(|wanted| wanted != trace.name) {
+                continue;
+            }
             let outcome = replay(trace, make().as_mut(), 100);
             if each {
                 println!(

@@ -13,6 +13,8 @@ pub(crate) enum Donors {
     Largest,
     Oldest,
     Newest,
+    /// The smallest that has all the pages, else the largest.
+    Fitting,
 }
 
 /// Where the front of a fit is cut.
@@ -37,6 +39,10 @@ pub(crate) struct Rules {
     pub(crate) small_bytes: u64,
     /// Pages of small spaces move only when nothing else does.
     pub(crate) small_keeps: bool,
+    /// Once pages must move, all that is missing moves: what may be created is kept for later.
+    pub(crate) hoard: bool,
+    /// Blocks that are thought to be short-lived are cut from the end of a free block, at most so many operations.
+    pub(crate) short: u64,
     /// New mappings are made with so many thousandths of the live peak more than needed, if holes have them.
     pub(crate) batch: u64,
 }
@@ -50,6 +56,8 @@ impl Default for Rules {
             fit: Fit::Best,
             small_bytes: 1 << 20,
             small_keeps: true,
+            hoard: false,
+            short: 0,
             batch: 0,
         }
     }
@@ -65,6 +73,9 @@ pub(crate) struct Compact {
     /// Each page's owner: the slot at which it can be handed out.
     owner: Vec<Slot>,
     now: u64,
+    /// By size: how many operations a block lived.
+    lifetimes: HashMap<u64, u64>,
+    born: HashMap<u64, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +91,7 @@ const SPACE_BITS: u32 = 44;
 
 impl Compact {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0 }
+        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0, lifetimes: HashMap::new(), born: HashMap::new() }
     }
 
     fn base(&self, bytes: u64, stream: u8) -> u64 {
@@ -222,6 +233,8 @@ impl Compact {
                         Donors::Largest => u64::MAX - bytes,
                         Donors::Oldest => since,
                         Donors::Newest => u64::MAX - since,
+                        Donors::Fitting if last - first >= count as u64 => bytes,
+                        Donors::Fitting => u64::MAX - bytes,
                     };
                     let kept = self.rules.small_keeps && Self::is_small(base);
                     donors.push((kept, space.stream != stream, order, address, first, last));
@@ -252,8 +265,17 @@ impl Compact {
         let views = self.rules.views;
         let cost = |target: &Target| target.missing.len() - if views { target.ready } else { 0 };
         let target = targets.into_iter().min_by_key(|target| (cost(target), target.missing.len(), target.start));
-        let Target { start, missing, .. } = target.expect("the hole at the end");
+        let Target { start, missing, ready, .. } = target.expect("the hole at the end");
+        if std::env::var_os("DBG").is_some() {
+            let free: Vec<String> = self.spaces[&base].free.iter().filter(|f| f.0 > 1<<20).map(|f| format!("{:.1}", f.0 as f64 / 2097152.0)).collect();
+            eprintln!("t {} want {:.1} missing {} ready {} creating {} allowed {} peak {:.1} reserved {} small {} free {}", self.now, bytes as f64 / 2097152.0, missing.len(), ready, creating.missing.len(), allowed, live_peak_bytes as f64 / 2097152.0, machine.reserved_bytes / PAGE_BYTES, Self::is_small(base), free.join(" "));
+        }
         let except = (start, start + bytes);
+        let after_is_hole = missing.last().is_some_and(|&last| {
+            let space = &self.spaces[&base];
+            let (from, block) = space.containing(last * PAGE_BYTES).expect("a slot of this space");
+            (from + block.bytes) / PAGE_BYTES > last + 10_000_000
+        });
         let mut open = Vec::new();
         for slot in missing {
             let page = self.mapped.get(&slot).copied();
@@ -265,9 +287,15 @@ impl Compact {
                 None => open.push(slot),
             }
         }
-        let mut created = allowed.min(open.len());
-        let spares = self.spares(machine, stream, except, open.len() - created);
-        created = open.len() - spares.len();
+        let hoarded = if self.rules.hoard { 0 } else { allowed.min(open.len()) };
+        let extra = if after_is_hole { (live_peak_bytes / 1000 * self.rules.batch / PAGE_BYTES) as usize } else { 0 };
+        let wanted = open.len() - hoarded;
+        let spares = self.spares(machine, stream, except, wanted + extra);
+        let created = open.len() - spares.len().min(wanted);
+        let last = open.last().copied();
+        for at in 0..spares.len().saturating_sub(wanted) as u64 {
+            open.push(last.expect("something is missing") + 1 + at);
+        }
         let mut spares = spares.into_iter();
         for (at, slot) in open.into_iter().enumerate() {
             let page = if at < created { machine.create() } else { spares.next().expect("counted") };
@@ -290,6 +318,14 @@ impl Policy for Compact {
             None => self.grow(machine, base, bytes, live_peak_bytes),
         };
         let now = self.now;
+        let mut address = address;
+        if self.rules.short > 0 {
+            if self.lifetimes.get(&bytes).is_some_and(|&lived| lived <= self.rules.short) {
+                let (start, block) = self.spaces[&base].containing(address).expect("found above");
+                address = start + block.bytes - bytes;
+            }
+            self.born.insert(address, now);
+        }
         self.spaces.get_mut(&base).expect("made above").set(address, bytes, State::Live, now);
         address
     }
@@ -297,6 +333,9 @@ impl Policy for Compact {
     fn free(&mut self, _: &mut Machine, address: u64, bytes: u64, _: u8) {
         self.now += 1;
         let now = self.now;
+        if let Some(born) = self.born.remove(&address) {
+            self.lifetimes.insert(bytes, now - born);
+        }
         let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("the block's space");
         space.set(address, bytes, State::Free, now);
     }

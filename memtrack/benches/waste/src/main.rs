@@ -80,13 +80,12 @@ fn variants() -> Vec<(String, Make)> {
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    let base = Rules { small_bytes: 256 << 10, ..Rules::default() };
-    for views in [true, false] {
-        for (label, donors) in [("smallest", Donors::Smallest), ("fitting", Donors::Fitting), ("newest", Donors::Newest)] {
-            for hoard in [false, true] {
-                for (short, batch) in [(0, 0), (0, 5), (0, 20), (0, 100), (5, 0), (30, 0), (300, 0), (3000, 0)] {
-                    let rules = Rules { views, donors, hoard, short, batch, ..base };
-                    add(format!("s20 views {views} {label} hoard {hoard} short {short} batch {batch}"), rules);
+    for small_kib in [0, 64, 256, 512] {
+        for hoard in [false, true] {
+            for ready_first in [false, true] {
+                for busy_cost in [0, 1000] {
+                    let rules = Rules { small_bytes: small_kib << 10, hoard, ready_first, busy_cost, ..Rules::default() };
+                    add(format!("s20 small {small_kib} hoard {hoard} ready {ready_first} busy {busy_cost}"), rules);
                 }
             }
         }
@@ -138,6 +137,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let only: Vec<String> = args.collect();
+    let lag = std::env::var("LAG").ok().and_then(|lag| lag.parse().ok()).unwrap_or(100);
     let each = only.iter().any(|word| word == "each");
     let names = ["bert_varlen", "gnn_sampled", "gpt2", "llama_lora", "prefetch_streams", "resnet50"];
     let mut traces = Vec::new();
@@ -156,7 +156,7 @@ fn main() -> ExitCode {
         if !only.iter().all(|word| word == "each" || name.contains(word.as_str())) {
             continue;
         }
-        let (mut real, mut other) = (Summary::default(), Summary::default());
+        let (mut real, mut other, mut both) = (Summary::default(), Summary::default(), Summary::default());
         if each {
             println!("{name}");
         }
@@ -164,7 +164,7 @@ fn main() -> ExitCode {
             if std::env::var("TRACE").is_ok_and(|wanted| wanted != trace.name) {
                 continue;
             }
-            let outcome = replay(trace, make().as_mut(), 100);
+            let outcome = replay(trace, make().as_mut(), lag);
             if each {
                 println!(
                     "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% pages {:6} waits {:5} aliases {:3}",
@@ -180,9 +180,13 @@ fn main() -> ExitCode {
                     outcome.aliases
                 );
             }
-            if at < recorded { real.add(&outcome) } else { other.add(&outcome) }
+            match trace.name.contains(" and ") {
+                true => both.add(&outcome),
+                false if at < recorded => real.add(&outcome),
+                false => other.add(&outcome),
+            }
         }
-        println!("{name:50} | {} | {}", real.text(), other.text());
+        println!("{name:50} | {} | {} | {}", real.text(), other.text(), both.text());
     }
     ExitCode::SUCCESS
 }

@@ -41,6 +41,10 @@ pub(crate) struct Rules {
     pub(crate) small_keeps: bool,
     /// Once pages must move, all that is missing moves: what may be created is kept for later.
     pub(crate) hoard: bool,
+    /// What needs no call of the driver comes before creating.
+    pub(crate) ready_first: bool,
+    /// Slots whose old mapping is still in use count as so many pages more.
+    pub(crate) busy_cost: usize,
     /// Blocks that are thought to be short-lived are cut from the end of a free block, at most so many operations.
     pub(crate) short: u64,
     /// New mappings are made with so many thousandths of the live peak more than needed, if holes have them.
@@ -57,6 +61,8 @@ impl Default for Rules {
             small_bytes: 1 << 20,
             small_keeps: true,
             hoard: false,
+            ready_first: false,
+            busy_cost: 0,
             short: 0,
             batch: 0,
         }
@@ -85,6 +91,8 @@ struct Target {
     missing: Vec<Slot>,
     /// Of the missing, those whose own page is free elsewhere.
     ready: usize,
+    /// Of the missing, those whose mapping must go first and is still used by work.
+    busy: usize,
 }
 
 const SPACE_BITS: u32 = 44;
@@ -146,7 +154,9 @@ impl Compact {
             self.mapped.get(slot).is_some_and(|&page| self.is_spare(machine, page, stream, (start, end)))
         };
         let ready = missing.iter().filter(is_ready).count();
-        Target { base, start, missing, ready }
+        let is_busy = |slot: &&Slot| self.mapped.contains_key(slot) && !machine.is_idle(**slot) && !is_ready(slot);
+        let busy = missing.iter().filter(is_busy).count();
+        Target { base, start, missing, ready, busy }
     }
 
     /// Where the block could be made, by any rule.
@@ -253,17 +263,23 @@ impl Compact {
         let limit_bytes = self.rules.slack.map_or(0, |slack| live_peak_bytes + live_peak_bytes / 1000 * slack);
         let allowed = (limit_bytes.saturating_sub(machine.reserved_bytes) / PAGE_BYTES) as usize;
         let targets = self.targets(machine, base, bytes);
-        let creating = targets.iter().min_by_key(|target| (target.missing.len(), target.start));
+        let creating = targets.iter().min_by_key(|target| {
+            (target.missing.len() + self.rules.busy_cost * target.busy, target.start)
+        });
         let creating = creating.expect("the hole at the end").clone();
-        if creating.missing.len() <= allowed {
+        let views = self.rules.views;
+        let is_free = self.rules.ready_first && views && targets.iter().any(|target| target.missing.len() == target.ready);
+        if creating.missing.len() <= allowed && !is_free {
             for slot in creating.missing {
                 let page = machine.create();
                 self.own(machine, slot, page);
             }
             return creating.start;
         }
-        let views = self.rules.views;
-        let cost = |target: &Target| target.missing.len() - if views { target.ready } else { 0 };
+        let busy_cost = self.rules.busy_cost;
+        let cost = |target: &Target| {
+            target.missing.len() - if views { target.ready } else { 0 } + busy_cost * target.busy
+        };
         let target = targets.into_iter().min_by_key(|target| (cost(target), target.missing.len(), target.start));
         let Target { start, missing, ready, .. } = target.expect("the hole at the end");
         if std::env::var_os("DBG").is_some() {
@@ -274,7 +290,7 @@ impl Compact {
         let after_is_hole = missing.last().is_some_and(|&last| {
             let space = &self.spaces[&base];
             let (from, block) = space.containing(last * PAGE_BYTES).expect("a slot of this space");
-            (from + block.bytes) / PAGE_BYTES > last + 10_000_000
+            (from + block.bytes) / PAGE_BYTES > last + 1_000_000
         });
         let mut open = Vec::new();
         for slot in missing {
@@ -288,8 +304,8 @@ impl Compact {
             }
         }
         let hoarded = if self.rules.hoard { 0 } else { allowed.min(open.len()) };
-        let extra = if after_is_hole { (live_peak_bytes / 1000 * self.rules.batch / PAGE_BYTES) as usize } else { 0 };
         let wanted = open.len() - hoarded;
+        let extra = if after_is_hole && wanted > 0 { (live_peak_bytes / 1000 * self.rules.batch / PAGE_BYTES) as usize } else { 0 };
         let spares = self.spares(machine, stream, except, wanted + extra);
         let created = open.len() - spares.len().min(wanted);
         let last = open.last().copied();

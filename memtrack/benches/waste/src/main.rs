@@ -80,15 +80,27 @@ fn variants() -> Vec<(String, Make)> {
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    for small_kib in [0, 64, 256, 512] {
-        for hoard in [false, true] {
-            for ready_first in [false, true] {
-                for busy_cost in [0, 1000] {
-                    let rules = Rules { small_bytes: small_kib << 10, hoard, ready_first, busy_cost, ..Rules::default() };
-                    add(format!("s20 small {small_kib} hoard {hoard} ready {ready_first} busy {busy_cost}"), rules);
+    let base = Rules {
+        small_bytes: 64 << 10,
+        hoard: true,
+        busy_cost: 1000,
+        donors: Donors::Oldest,
+        forced_last: true,
+        ..Rules::default()
+    };
+    for slack in [0, 20] {
+        for small_kib in [0, 64, 256] {
+            for busy_cost in [0, 1000] {
+                for (forced_last, wait) in [(false, false), (true, false), (true, true)] {
+                    let small_bytes = small_kib << 10;
+                    let rules = Rules { slack: Some(slack), small_bytes, busy_cost, forced_last, wait, ..base };
+                    add(format!("s{slack} small {small_kib} busy {busy_cost} forced {forced_last} wait {wait}"), rules);
                 }
             }
         }
+    }
+    for mib in [16, 64] {
+        add(format!("whole s20 from {mib} MiB"), Rules { whole_bytes: mib << 20, ..base });
     }
     all
 }
@@ -102,10 +114,12 @@ struct Summary {
     moved_pages: u64,
     waits: u64,
     aliases: u32,
+    above_torch: u32,
 }
 
 impl Summary {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &Outcome, torch_ratio: f64) {
+        self.above_torch += u32::from(outcome.ratio > torch_ratio);
         self.log_sum += outcome.ratio.ln();
         self.worst = self.worst.max(outcome.ratio);
         self.late_percent.push(100.0 * outcome.moving_late as f64 / outcome.late as f64);
@@ -120,12 +134,13 @@ impl Summary {
         let most = self.late_percent.iter().copied().fold(0.0, f64::max);
         let mean = self.late_percent.iter().sum::<f64>() / count as f64;
         format!(
-            "{:.4} {:.4} late {mean:.3}% max {most:.3}% {above:2}/{count} pages {:6} waits {:5} aliases {:3}",
+            "{:.4} {:.4} late {mean:.3}% max {most:.3}% {above:2}/{count} pages {:6} waits {:5} aliases {:3} above {:2}",
             (self.log_sum / count as f64).exp(),
             self.worst,
             self.moved_pages,
             self.waits,
-            self.aliases
+            self.aliases,
+            self.above_torch
         )
     }
 }
@@ -152,6 +167,13 @@ fn main() -> ExitCode {
     }
     let recorded = traces.len();
     traces.extend(perturb::all(&traces));
+    let torch: Vec<f64> = traces
+        .iter()
+        .map(|trace| match trace.torch_reserved_bytes {
+            0 => replay(trace, &mut Expandable::default(), lag).ratio,
+            bytes => bytes as f64 / trace.requested_peak_bytes() as f64,
+        })
+        .collect();
     for (name, make) in variants() {
         if !only.iter().all(|word| word == "each" || name.contains(word.as_str())) {
             continue;
@@ -170,7 +192,7 @@ fn main() -> ExitCode {
                     "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% pages {:6} waits {:5} aliases {:3}",
                     trace.name,
                     outcome.ratio,
-                    trace.torch_reserved_bytes as f64 / trace.requested_peak_bytes() as f64,
+                    torch[at],
                     outcome.moving,
                     outcome.moving_late,
                     outcome.late,
@@ -181,9 +203,9 @@ fn main() -> ExitCode {
                 );
             }
             match trace.name.contains(" and ") {
-                true => both.add(&outcome),
-                false if at < recorded => real.add(&outcome),
-                false => other.add(&outcome),
+                true => both.add(&outcome, torch[at]),
+                false if at < recorded => real.add(&outcome, torch[at]),
+                false => other.add(&outcome, torch[at]),
             }
         }
         println!("{name:50} | {} | {} | {}", real.text(), other.text(), both.text());

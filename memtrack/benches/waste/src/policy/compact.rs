@@ -45,6 +45,12 @@ pub(crate) struct Rules {
     pub(crate) ready_first: bool,
     /// Slots whose old mapping is still in use count as so many pages more.
     pub(crate) busy_cost: usize,
+    /// What would make pages be created beyond the limit comes last.
+    pub(crate) forced_last: bool,
+    /// Beyond the limit, streams are waited for if they have pages.
+    pub(crate) wait: bool,
+    /// Blocks from here on are whole pages.
+    pub(crate) whole_bytes: u64,
     /// Blocks that are thought to be short-lived are cut from the end of a free block, at most so many operations.
     pub(crate) short: u64,
     /// New mappings are made with so many thousandths of the live peak more than needed, if holes have them.
@@ -63,6 +69,9 @@ impl Default for Rules {
             hoard: false,
             ready_first: false,
             busy_cost: 0,
+            forced_last: false,
+            wait: false,
+            whole_bytes: u64::MAX,
             short: 0,
             batch: 0,
         }
@@ -93,6 +102,8 @@ struct Target {
     ready: usize,
     /// Of the missing, those whose mapping must go first and is still used by work.
     busy: usize,
+    /// Whole free pages within the range.
+    inside: usize,
 }
 
 const SPACE_BITS: u32 = 44;
@@ -104,6 +115,10 @@ impl Compact {
 
     fn base(&self, bytes: u64, stream: u8) -> u64 {
         (1 + 2 * u64::from(stream) + u64::from(bytes <= self.rules.small_bytes)) << SPACE_BITS
+    }
+
+    fn whole(&self, bytes: u64) -> u64 {
+        if bytes >= self.rules.whole_bytes { bytes.next_multiple_of(PAGE_BYTES) } else { bytes }
     }
 
     fn is_small(base: u64) -> bool {
@@ -143,7 +158,12 @@ impl Compact {
     fn target(&self, machine: &Machine, base: u64, bytes: u64, start: u64, run: &[(u64, u64, State)]) -> Target {
         let (stream, end) = (self.spaces[&base].stream, start + bytes);
         let mut missing = Vec::new();
+        let mut inside = 0;
         for &(address, size, state) in run {
+            if state == State::Free && address < end && address + size > start {
+                let (first, last) = Space::whole_slots(address, size);
+                inside += last.saturating_sub(first) as usize;
+            }
             if state == State::Hole && address < end && address + size > start {
                 let first = address.max(start) / PAGE_BYTES;
                 let last = (address + size).min(end).div_ceil(PAGE_BYTES);
@@ -156,7 +176,7 @@ impl Compact {
         let ready = missing.iter().filter(is_ready).count();
         let is_busy = |slot: &&Slot| self.mapped.contains_key(slot) && !machine.is_idle(**slot) && !is_ready(slot);
         let busy = missing.iter().filter(is_busy).count();
-        Target { base, start, missing, ready, busy }
+        Target { base, start, missing, ready, busy, inside }
     }
 
     /// Where the block could be made, by any rule.
@@ -257,6 +277,16 @@ impl Compact {
         pages.filter(|&page| self.is_spare(machine, page, stream, (0, 0))).take(count).collect()
     }
 
+    /// Whether another stream has whole free pages that its work may still use.
+    fn has_busy(&self, machine: &Machine, stream: u8) -> bool {
+        let others = self.spaces.values().filter(|space| space.stream != stream);
+        let slots = others.flat_map(|space| space.free.iter()).flat_map(|&(bytes, address)| {
+            let (first, last) = Space::whole_slots(address, bytes);
+            first..last.max(first)
+        });
+        slots.map(|slot| self.mapped[&slot]).any(|page| !machine.is_usable(page, stream))
+    }
+
     /// Puts pages behind addresses for the block; it begins where this says.
     fn grow(&mut self, machine: &mut Machine, base: u64, bytes: u64, live_peak_bytes: u64) -> u64 {
         let stream = self.spaces[&base].stream;
@@ -277,8 +307,21 @@ impl Compact {
             return creating.start;
         }
         let busy_cost = self.rules.busy_cost;
+        let mut spare = 0;
+        if self.rules.forced_last {
+            spare = self.spares(machine, stream, (0, 0), usize::MAX).len();
+            let least = targets.iter().map(|target| (target.missing.len() + target.inside).saturating_sub(spare + allowed)).min();
+            if self.rules.wait && least.is_some_and(|least| least > 0) && self.has_busy(machine, stream) {
+                machine.wait();
+                spare = self.spares(machine, stream, (0, 0), usize::MAX).len();
+            }
+        }
         let cost = |target: &Target| {
-            target.missing.len() - if views { target.ready } else { 0 } + busy_cost * target.busy
+            let forced = match self.rules.forced_last {
+                true => (target.missing.len() + target.inside).saturating_sub(spare + allowed),
+                false => 0,
+            };
+            (forced, target.missing.len() - if views { target.ready } else { 0 } + busy_cost * target.busy)
         };
         let target = targets.into_iter().min_by_key(|target| (cost(target), target.missing.len(), target.start));
         let Target { start, missing, ready, .. } = target.expect("the hole at the end");
@@ -328,6 +371,7 @@ impl Policy for Compact {
     fn allocate(&mut self, machine: &mut Machine, bytes: u64, stream: u8, live_peak_bytes: u64) -> u64 {
         self.now += 1;
         let base = self.base(bytes, stream);
+        let bytes = self.whole(bytes);
         self.spaces.entry(base).or_insert_with(|| Space::new(base, 1 << 43, stream));
         let address = match self.find(base, bytes) {
             Some(address) => address,
@@ -349,6 +393,7 @@ impl Policy for Compact {
     fn free(&mut self, _: &mut Machine, address: u64, bytes: u64, _: u8) {
         self.now += 1;
         let now = self.now;
+        let bytes = self.whole(bytes);
         if let Some(born) = self.born.remove(&address) {
             self.lifetimes.insert(bytes, now - born);
         }

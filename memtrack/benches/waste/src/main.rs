@@ -88,19 +88,13 @@ fn variants() -> Vec<(String, Make)> {
         forced_last: true,
         ..Rules::default()
     };
-    for slack in [0, 20] {
-        for small_kib in [0, 64, 256] {
-            for busy_cost in [0, 1000] {
-                for (forced_last, wait) in [(false, false), (true, false), (true, true)] {
-                    let small_bytes = small_kib << 10;
-                    let rules = Rules { slack: Some(slack), small_bytes, busy_cost, forced_last, wait, ..base };
-                    add(format!("s{slack} small {small_kib} busy {busy_cost} forced {forced_last} wait {wait}"), rules);
-                }
+    for ready_first in [false, true] {
+        for donors in [Donors::Oldest, Donors::Smallest] {
+            for slack in [0, 20, 25, 30] {
+                let rules = Rules { slack: Some(slack), donors, ready_first, wait: true, ..base };
+                add(format!("s{slack} ready {ready_first} {donors:?}"), rules);
             }
         }
-    }
-    for mib in [16, 64] {
-        add(format!("whole s20 from {mib} MiB"), Rules { whole_bytes: mib << 20, ..base });
     }
     all
 }

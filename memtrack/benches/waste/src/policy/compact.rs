@@ -293,15 +293,24 @@ impl Compact {
         let limit_bytes = self.rules.slack.map_or(0, |slack| live_peak_bytes + live_peak_bytes / 1000 * slack);
         let allowed = (limit_bytes.saturating_sub(machine.reserved_bytes) / PAGE_BYTES) as usize;
         let targets = self.targets(machine, base, bytes);
+        let views = self.rules.views;
+        let ready = |target: &Target| if views && self.rules.ready_first { target.ready } else { 0 };
         let creating = targets.iter().min_by_key(|target| {
-            (target.missing.len() + self.rules.busy_cost * target.busy, target.start)
+            let lacking = target.missing.len() - ready(target);
+            (lacking + self.rules.busy_cost * target.busy, target.missing.len(), target.start)
         });
         let creating = creating.expect("the hole at the end").clone();
-        let views = self.rules.views;
-        let is_free = self.rules.ready_first && views && targets.iter().any(|target| target.missing.len() == target.ready);
-        if creating.missing.len() <= allowed && !is_free {
+        if creating.missing.len() - ready(&creating) <= allowed {
             for slot in creating.missing {
-                let page = machine.create();
+                let except = (creating.start, creating.start + bytes);
+                let page = self.mapped.get(&slot).copied().filter(|_| views && self.rules.ready_first);
+                let page = match page.filter(|&page| self.is_spare(machine, page, stream, except)) {
+                    Some(page) => {
+                        self.disown(page);
+                        page
+                    }
+                    None => machine.create(),
+                };
                 self.own(machine, slot, page);
             }
             return creating.start;

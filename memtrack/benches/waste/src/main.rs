@@ -80,21 +80,42 @@ fn variants() -> Vec<(String, Make)> {
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    let base = Rules {
-        small_bytes: 64 << 10,
-        hoard: true,
-        busy_cost: 1000,
-        donors: Donors::Oldest,
-        forced_last: true,
-        ..Rules::default()
-    };
-    for ready_first in [false, true] {
-        for donors in [Donors::Oldest, Donors::Smallest] {
-            for slack in [0, 20, 25, 30] {
-                let rules = Rules { slack: Some(slack), donors, ready_first, wait: true, ..base };
-                add(format!("s{slack} ready {ready_first} {donors:?}"), rules);
-            }
-        }
+    let naive = Rules { slack: None, views: false, small_bytes: 1 << 20, hoard: false, busy_cost: 0, ..Rules::default() };
+    add("1 naive".into(), Rules { forced_last: false, wait: false, donors: Donors::Smallest, ..naive });
+    let chosen = Rules::default();
+    add("1 chosen".into(), chosen);
+    for slack in [0, 10, 15, 20, 30, 50] {
+        add(format!("1 slack {slack}"), Rules { slack: Some(slack), ..chosen });
+    }
+    add("1 holes first".into(), Rules { slack: None, ..chosen });
+    add("1 no views".into(), Rules { views: false, ..chosen });
+    add("1 no views, slack 0".into(), Rules { views: false, slack: Some(0), ..chosen });
+    add("1 no hoard".into(), Rules { hoard: false, ..chosen });
+    add("1 busy 0".into(), Rules { busy_cost: 0, ..chosen });
+    add("1 ready first".into(), Rules { ready_first: true, ..chosen });
+    add("1 not forced last, no wait".into(), Rules { forced_last: false, wait: false, ..chosen });
+    add("1 no wait".into(), Rules { wait: false, ..chosen });
+    add("2 small pages give too".into(), Rules { small_keeps: false, ..chosen });
+    for small_kib in [0, 16, 256, 1024] {
+        add(format!("2 small {small_kib} KiB"), Rules { small_bytes: small_kib << 10, ..chosen });
+    }
+    for donors in [Donors::Smallest, Donors::Largest, Donors::Newest, Donors::Fitting] {
+        add(format!("2 donors {donors:?}"), Rules { donors, ..chosen });
+    }
+    for fit in [Fit::First, Fit::Class] {
+        add(format!("2 fit {fit:?}"), Rules { fit, ..chosen });
+    }
+    for short in [5, 300, 3000] {
+        add(format!("2 lifetime up to {short}"), Rules { short, ..chosen });
+    }
+    for batch in [10, 100] {
+        add(format!("2 batch {batch}"), Rules { batch, ..chosen });
+    }
+    for remembered in [1, 3, 8] {
+        add(format!("2 remembered {remembered}"), Rules { remembered, ..chosen });
+    }
+    for mib in [16, 64] {
+        add(format!("2 whole pages from {mib} MiB"), Rules { whole_bytes: mib << 20, ..chosen });
     }
     all
 }

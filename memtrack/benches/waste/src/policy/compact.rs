@@ -1,6 +1,6 @@
 //! Whole pages without live bytes serve where they are needed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Policy;
 use super::space::{Space, State};
@@ -51,6 +51,8 @@ pub(crate) struct Rules {
     pub(crate) wait: bool,
     /// Blocks from here on are whole pages.
     pub(crate) whole_bytes: u64,
+    /// A block goes where one went after the same so many requests before, if that is free; 0: never.
+    pub(crate) remembered: usize,
     /// Blocks that are thought to be short-lived are cut from the end of a free block, at most so many operations.
     pub(crate) short: u64,
     /// New mappings are made with so many thousandths of the live peak more than needed, if holes have them.
@@ -60,17 +62,18 @@ pub(crate) struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            slack: Some(20),
+            slack: Some(25),
             views: true,
-            donors: Donors::Smallest,
+            donors: Donors::Oldest,
             fit: Fit::Best,
-            small_bytes: 1 << 20,
+            small_bytes: 64 << 10,
             small_keeps: true,
-            hoard: false,
+            hoard: true,
             ready_first: false,
-            busy_cost: 0,
-            forced_last: false,
-            wait: false,
+            busy_cost: 1000,
+            remembered: 0,
+            forced_last: true,
+            wait: true,
             whole_bytes: u64::MAX,
             short: 0,
             batch: 0,
@@ -91,6 +94,9 @@ pub(crate) struct Compact {
     /// By size: how many operations a block lived.
     lifetimes: HashMap<u64, u64>,
     born: HashMap<u64, u64>,
+    /// The last requests, and where a block went after the same ones.
+    recent: VecDeque<u64>,
+    places: HashMap<Vec<u64>, u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -110,7 +116,7 @@ const SPACE_BITS: u32 = 44;
 
 impl Compact {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0, lifetimes: HashMap::new(), born: HashMap::new() }
+        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0, lifetimes: HashMap::new(), born: HashMap::new(), recent: VecDeque::new(), places: HashMap::new() }
     }
 
     fn base(&self, bytes: u64, stream: u8) -> u64 {
@@ -333,11 +339,7 @@ impl Compact {
             (forced, target.missing.len() - if views { target.ready } else { 0 } + busy_cost * target.busy)
         };
         let target = targets.into_iter().min_by_key(|target| (cost(target), target.missing.len(), target.start));
-        let Target { start, missing, ready, .. } = target.expect("the hole at the end");
-        if std::env::var_os("DBG").is_some() {
-            let free: Vec<String> = self.spaces[&base].free.iter().filter(|f| f.0 > 1<<20).map(|f| format!("{:.1}", f.0 as f64 / 2097152.0)).collect();
-            eprintln!("t {} want {:.1} missing {} ready {} creating {} allowed {} peak {:.1} reserved {} small {} free {}", self.now, bytes as f64 / 2097152.0, missing.len(), ready, creating.missing.len(), allowed, live_peak_bytes as f64 / 2097152.0, machine.reserved_bytes / PAGE_BYTES, Self::is_small(base), free.join(" "));
-        }
+        let Target { start, missing, .. } = target.expect("the hole at the end");
         let except = (start, start + bytes);
         let after_is_hole = missing.last().is_some_and(|&last| {
             let space = &self.spaces[&base];
@@ -382,12 +384,29 @@ impl Policy for Compact {
         let base = self.base(bytes, stream);
         let bytes = self.whole(bytes);
         self.spaces.entry(base).or_insert_with(|| Space::new(base, 1 << 43, stream));
-        let address = match self.find(base, bytes) {
+        let mut remembered = None;
+        if self.rules.remembered > 0 {
+            self.recent.push_back(bytes);
+            if self.recent.len() > self.rules.remembered {
+                self.recent.pop_front();
+            }
+            let key: Vec<u64> = self.recent.iter().copied().collect();
+            remembered = self.places.get(&key).copied().filter(|&address| {
+                let found = self.spaces[&base].containing(address);
+                found.is_some_and(|(start, block)| {
+                    block.state == State::Free && address + bytes <= start + block.bytes
+                })
+            });
+        }
+        let address = match remembered.or_else(|| self.find(base, bytes)) {
             Some(address) => address,
             None => self.grow(machine, base, bytes, live_peak_bytes),
         };
         let now = self.now;
         let mut address = address;
+        if self.rules.remembered > 0 {
+            self.places.insert(self.recent.iter().copied().collect(), address);
+        }
         if self.rules.short > 0 {
             if self.lifetimes.get(&bytes).is_some_and(|&lived| lived <= self.rules.short) {
                 let (start, block) = self.spaces[&base].containing(address).expect("found above");

@@ -13,7 +13,6 @@ pub(crate) type Slot = u64;
 
 #[derive(Debug, Default)]
 struct PageState {
-    released: bool,
     slots: u32,
     /// Live byte ranges within the page.
     live: Vec<(u32, u32)>,
@@ -32,7 +31,6 @@ struct SlotState {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Calls {
     pub(crate) created: u64,
-    pub(crate) released: u64,
     pub(crate) mapped: u64,
     pub(crate) unmapped: u64,
     /// Maps of pages that were mapped elsewhere before.
@@ -95,18 +93,9 @@ impl Machine {
         (self.pages.len() - 1) as Page
     }
 
-    pub(crate) fn release(&mut self, page: Page) {
-        let state = &mut self.pages[page as usize];
-        assert!(!state.released && state.slots == 0 && state.live.is_empty(), "page {page} is in use");
-        state.released = true;
-        self.calls.released += 1;
-        self.reserved_bytes -= PAGE_BYTES;
-    }
-
     /// A page may be mapped at several slots.
     pub(crate) fn map(&mut self, slot: Slot, page: Page) {
         let state = &mut self.pages[page as usize];
-        assert!(!state.released, "page {page} is released");
         if !state.last_free.is_empty() || state.slots > 0 {
             self.calls.moved += 1;
         }
@@ -173,5 +162,70 @@ impl Machine {
             page.live.swap_remove(at);
             note(&mut page.last_free);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_pages(lag: u64, slots: &[Slot]) -> (Machine, Page) {
+        let mut machine = Machine::new(lag);
+        let page = machine.create();
+        for &slot in slots {
+            machine.map(slot, page);
+        }
+        (machine, page)
+    }
+
+    #[test]
+    #[should_panic(expected = "two live blocks")]
+    fn two_live_blocks_never_share_bytes_of_a_page_at_any_address() {
+        let (mut machine, _) = with_pages(0, &[1, 5]);
+        machine.occupy(PAGE_BYTES, 4096, 0);
+        machine.occupy(5 * PAGE_BYTES + 2048, 4096, 0);
+    }
+
+    #[test]
+    fn two_addresses_of_a_page_may_hold_blocks_side_by_side() {
+        let (mut machine, _) = with_pages(0, &[1, 5]);
+        machine.occupy(PAGE_BYTES, 4096, 0);
+        machine.occupy(5 * PAGE_BYTES + 4096, 4096, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "unmapped under work")]
+    fn a_slot_is_not_unmapped_while_work_may_use_it() {
+        let (mut machine, _) = with_pages(10, &[1]);
+        machine.occupy(PAGE_BYTES, 4096, 0);
+        machine.vacate(PAGE_BYTES, 4096, 0);
+        machine.unmap(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "another stream")]
+    fn a_page_waits_for_the_work_of_another_stream_at_any_address() {
+        let (mut machine, _) = with_pages(10, &[1, 5]);
+        machine.occupy(PAGE_BYTES, 4096, 0);
+        machine.vacate(PAGE_BYTES, 4096, 0);
+        machine.occupy(5 * PAGE_BYTES, 4096, 1);
+    }
+
+    #[test]
+    fn the_same_stream_may_use_a_page_at_a_second_address_at_once() {
+        let (mut machine, page) = with_pages(10, &[1, 5]);
+        machine.occupy(PAGE_BYTES, 4096, 0);
+        machine.vacate(PAGE_BYTES, 4096, 0);
+        machine.occupy(5 * PAGE_BYTES, 4096, 0);
+        assert!(!machine.is_usable(page, 1));
+        machine.wait();
+        assert!(machine.is_usable(page, 1), "all work is over after a wait");
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing is mapped")]
+    fn a_block_needs_pages_behind_all_of_it() {
+        let (mut machine, _) = with_pages(0, &[1]);
+        machine.occupy(PAGE_BYTES, PAGE_BYTES + 512, 0);
     }
 }

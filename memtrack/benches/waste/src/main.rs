@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use machine::Machine;
 use policy::Policy;
-use policy::compact::{Compact, Donors, Fit, Rules};
+use policy::compact::{Compact, Donors, Fit, Rules, Views};
 use policy::expandable::Expandable;
 use trace::{Event, Trace};
 
@@ -22,12 +22,15 @@ struct Outcome {
     ratio: f64,
     moving: u64,
     moving_late: u64,
+    /// Allocations that only removed old mappings.
+    tidying: u64,
     late: u64,
     moved_pages: u64,
     created: u64,
-    unmapped: u64,
     waits: u64,
     aliases: u32,
+    /// Behind blocks of the small pool at the end.
+    small_mib: u64,
 }
 
 fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
@@ -46,7 +49,8 @@ fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
                 let before = machine.calls;
                 let address = policy.allocate(&mut machine, rounded, stream, peak_bytes);
                 machine.occupy(address, rounded, stream);
-                let moved = machine.calls.moved > before.moved || machine.calls.unmapped > before.unmapped;
+                let moved = machine.calls.moved > before.moved;
+                outcome.tidying += u64::from(!moved && machine.calls.unmapped > before.unmapped);
                 let late = blocks.len() >= count / 2;
                 outcome.moving += u64::from(moved);
                 outcome.moving_late += u64::from(moved && late);
@@ -65,12 +69,11 @@ fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
     outcome.ratio = machine.reserved_peak_bytes as f64 / peak_bytes as f64;
     outcome.moved_pages = machine.calls.moved;
     outcome.created = machine.calls.created;
-    outcome.unmapped = machine.calls.unmapped;
     outcome.waits = machine.calls.waits;
+    outcome.small_mib = policy.small_pages_bytes() >> 20;
     outcome.aliases = machine.most_slots_of_a_page;
     outcome
 }
-
 
 type Make = Box<dyn Fn() -> Box<dyn Policy>>;
 
@@ -80,42 +83,54 @@ fn variants() -> Vec<(String, Make)> {
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    let naive = Rules { slack: None, views: false, small_bytes: 1 << 20, hoard: false, busy_cost: 0, ..Rules::default() };
-    add("1 naive".into(), Rules { forced_last: false, wait: false, donors: Donors::Smallest, ..naive });
     let chosen = Rules::default();
-    add("1 chosen".into(), chosen);
+    let naive = Rules {
+        slack: None,
+        views: Views::Wait,
+        small_bytes: 1 << 20,
+        hoard: false,
+        busy_cost: 0,
+        forced_last: false,
+        wait: false,
+        donors: Donors::Smallest,
+        ..chosen
+    };
+    add("naive".into(), naive);
+    add("naive, views kept".into(), Rules { views: Views::Keep, ..naive });
+    add("chosen".into(), chosen);
     for slack in [0, 10, 15, 20, 30, 50] {
-        add(format!("1 slack {slack}"), Rules { slack: Some(slack), ..chosen });
+        add(format!("slack {slack}"), Rules { slack: Some(slack), ..chosen });
     }
-    add("1 holes first".into(), Rules { slack: None, ..chosen });
-    add("1 no views".into(), Rules { views: false, ..chosen });
-    add("1 no views, slack 0".into(), Rules { views: false, slack: Some(0), ..chosen });
-    add("1 no hoard".into(), Rules { hoard: false, ..chosen });
-    add("1 busy 0".into(), Rules { busy_cost: 0, ..chosen });
-    add("1 ready first".into(), Rules { ready_first: true, ..chosen });
-    add("1 not forced last, no wait".into(), Rules { forced_last: false, wait: false, ..chosen });
-    add("1 no wait".into(), Rules { wait: false, ..chosen });
-    add("2 small pages give too".into(), Rules { small_keeps: false, ..chosen });
+    for (label, views) in [("waited for", Views::Wait), ("swept", Views::Sweep), ("replaced", Views::Replace)] {
+        add(format!("old mappings {label}"), Rules { views, ..chosen });
+        add(format!("old mappings {label}, slack 0"), Rules { views, slack: Some(0), ..chosen });
+    }
+    add("no hoard".into(), Rules { hoard: false, ..chosen });
+    add("busy slots cost nothing".into(), Rules { busy_cost: 0, ..chosen });
+    add("ready pages first".into(), Rules { ready_first: true, ..chosen });
+    add("forced not last, no wait".into(), Rules { forced_last: false, wait: false, ..chosen });
+    add("no wait".into(), Rules { wait: false, ..chosen });
+    add("small pages give too".into(), Rules { small_keeps: false, ..chosen });
     for small_kib in [0, 16, 256, 1024] {
-        add(format!("2 small {small_kib} KiB"), Rules { small_bytes: small_kib << 10, ..chosen });
+        add(format!("small up to {small_kib} KiB"), Rules { small_bytes: small_kib << 10, ..chosen });
     }
     for donors in [Donors::Smallest, Donors::Largest, Donors::Newest, Donors::Fitting] {
-        add(format!("2 donors {donors:?}"), Rules { donors, ..chosen });
+        add(format!("donors {donors:?}"), Rules { donors, ..chosen });
     }
     for fit in [Fit::First, Fit::Class] {
-        add(format!("2 fit {fit:?}"), Rules { fit, ..chosen });
+        add(format!("fit {fit:?}"), Rules { fit, ..chosen });
     }
     for short in [5, 300, 3000] {
-        add(format!("2 lifetime up to {short}"), Rules { short, ..chosen });
+        add(format!("lifetime up to {short}"), Rules { short, ..chosen });
     }
     for batch in [10, 100] {
-        add(format!("2 batch {batch}"), Rules { batch, ..chosen });
+        add(format!("batch {batch}"), Rules { batch, ..chosen });
     }
     for remembered in [1, 3, 8] {
-        add(format!("2 remembered {remembered}"), Rules { remembered, ..chosen });
+        add(format!("place after {remembered}"), Rules { remembered, ..chosen });
     }
     for mib in [16, 64] {
-        add(format!("2 whole pages from {mib} MiB"), Rules { whole_bytes: mib << 20, ..chosen });
+        add(format!("whole pages from {mib} MiB"), Rules { whole_bytes: mib << 20, ..chosen });
     }
     all
 }
@@ -189,7 +204,11 @@ fn main() -> ExitCode {
             bytes => bytes as f64 / trace.requested_peak_bytes() as f64,
         })
         .collect();
-    for (name, make) in variants() {
+    let part: Option<usize> = std::env::var("HALF").ok().and_then(|half| half.parse().ok());
+    for (at, (name, make)) in variants().into_iter().enumerate() {
+        if part.is_some_and(|part| at % 2 != part) {
+            continue;
+        }
         if !only.iter().all(|word| word == "each" || name.contains(word.as_str())) {
             continue;
         }
@@ -198,13 +217,10 @@ fn main() -> ExitCode {
             println!("{name}");
         }
         for (at, trace) in traces.iter().enumerate() {
-            if std::env::var("TRACE").is_ok_and(|wanted| wanted != trace.name) {
-                continue;
-            }
             let outcome = replay(trace, make().as_mut(), lag);
             if each {
                 println!(
-                    "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% pages {:6} waits {:5} aliases {:3}",
+                    "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% tidying {} pages {:6} created {} waits {:5} aliases {:3} small {} MiB",
                     trace.name,
                     outcome.ratio,
                     torch[at],
@@ -212,9 +228,12 @@ fn main() -> ExitCode {
                     outcome.moving_late,
                     outcome.late,
                     100.0 * outcome.moving_late as f64 / outcome.late as f64,
+                    outcome.tidying,
                     outcome.moved_pages,
+                    outcome.created,
                     outcome.waits,
-                    outcome.aliases
+                    outcome.aliases,
+                    outcome.small_mib
                 );
             }
             match trace.name.contains(" and ") {

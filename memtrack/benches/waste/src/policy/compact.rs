@@ -26,13 +26,25 @@ pub(crate) enum Fit {
     Class,
 }
 
+/// What becomes of a page's old mapping when it moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Views {
+    /// It goes at once, and its stream is waited for.
+    Wait,
+    /// It goes at the first growth after its work is over.
+    Sweep,
+    /// It stays until another page is needed there.
+    Replace,
+    /// As [`Replace`](Self::Replace); and the page goes back to it, without a call, rather than to new addresses.
+    Keep,
+}
+
 /// What can be varied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     /// Pages are created, not moved, up to the peak and so many thousandths; `None`: holes give first, always.
     pub(crate) slack: Option<u64>,
-    /// Old mappings stay and serve again.
-    pub(crate) views: bool,
+    pub(crate) views: Views,
     pub(crate) donors: Donors,
     pub(crate) fit: Fit,
     /// Blocks up to this have spaces of their own.
@@ -63,7 +75,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             slack: Some(25),
-            views: true,
+            views: Views::Keep,
             donors: Donors::Oldest,
             fit: Fit::Best,
             small_bytes: 64 << 10,
@@ -96,12 +108,13 @@ pub(crate) struct Compact {
     born: HashMap<u64, u64>,
     /// The last requests, and where a block went after the same ones.
     recent: VecDeque<u64>,
+    /// Mappings to go.
+    stale: Vec<(Slot, Page)>,
     places: HashMap<Vec<u64>, u64>,
 }
 
 #[derive(Debug, Clone)]
 struct Target {
-    base: u64,
     start: u64,
     missing: Vec<Slot>,
     /// Of the missing, those whose own page is free elsewhere.
@@ -116,7 +129,18 @@ const SPACE_BITS: u32 = 44;
 
 impl Compact {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, spaces: BTreeMap::new(), mapped: HashMap::new(), owner: Vec::new(), now: 0, lifetimes: HashMap::new(), born: HashMap::new(), recent: VecDeque::new(), places: HashMap::new() }
+        Self {
+            rules,
+            spaces: BTreeMap::new(),
+            mapped: HashMap::new(),
+            owner: Vec::new(),
+            now: 0,
+            lifetimes: HashMap::new(),
+            born: HashMap::new(),
+            recent: VecDeque::new(),
+            stale: Vec::new(),
+            places: HashMap::new(),
+        }
     }
 
     fn base(&self, bytes: u64, stream: u8) -> u64 {
@@ -139,9 +163,9 @@ impl Compact {
             Fit::Class => {
                 let class = |bytes: u64| bytes >> (bytes.ilog2().saturating_sub(3));
                 let (best, _) = *free.range((bytes, 0)..).next()?;
-                let fits = free.range((bytes, 0)..).take_while(|(bytes, _)| {
-                    bytes.ilog2() == best.ilog2() && class(*bytes) == class(best)
-                });
+                let fits = free
+                    .range((bytes, 0)..)
+                    .take_while(|(bytes, _)| bytes.ilog2() == best.ilog2() && class(*bytes) == class(best));
                 fits.map(|&(_, address)| address).min()
             }
         }
@@ -177,12 +201,13 @@ impl Compact {
             }
         }
         let is_ready = |slot: &&Slot| {
-            self.mapped.get(slot).is_some_and(|&page| self.is_spare(machine, page, stream, (start, end)))
+            self.rules.views == Views::Keep
+                && self.mapped.get(slot).is_some_and(|&page| self.is_spare(machine, page, stream, (start, end)))
         };
         let ready = missing.iter().filter(is_ready).count();
         let is_busy = |slot: &&Slot| self.mapped.contains_key(slot) && !machine.is_idle(**slot) && !is_ready(slot);
         let busy = missing.iter().filter(is_busy).count();
-        Target { base, start, missing, ready, busy, inside }
+        Target { start, missing, ready, busy, inside }
     }
 
     /// Where the block could be made, by any rule.
@@ -242,7 +267,7 @@ impl Compact {
             }
             let old = self.owner[page as usize];
             machine.map(slot, page);
-            if !self.rules.views && old != 0 {
+            if self.rules.views == Views::Wait && old != 0 {
                 if !machine.is_idle(old) {
                     machine.wait();
                 }
@@ -251,7 +276,10 @@ impl Compact {
             }
             self.mapped.insert(slot, page);
         }
-        self.owner[page as usize] = slot;
+        let old = std::mem::replace(&mut self.owner[page as usize], slot);
+        if self.rules.views == Views::Sweep && old != 0 && old != slot {
+            self.stale.push((old, page));
+        }
         let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("a slot's space");
         space.set(address, PAGE_BYTES, State::Free, self.now);
     }
@@ -296,10 +324,23 @@ impl Compact {
     /// Puts pages behind addresses for the block; it begins where this says.
     fn grow(&mut self, machine: &mut Machine, base: u64, bytes: u64, live_peak_bytes: u64) -> u64 {
         let stream = self.spaces[&base].stream;
+        let stale = std::mem::take(&mut self.stale);
+        for (slot, page) in stale {
+            // It may have been mapped anew or become the page's own again.
+            if self.mapped.get(&slot) != Some(&page) || self.owner[page as usize] == slot {
+                continue;
+            }
+            if machine.is_idle(slot) {
+                machine.unmap(slot);
+                self.mapped.remove(&slot);
+            } else {
+                self.stale.push((slot, page));
+            }
+        }
         let limit_bytes = self.rules.slack.map_or(0, |slack| live_peak_bytes + live_peak_bytes / 1000 * slack);
         let allowed = (limit_bytes.saturating_sub(machine.reserved_bytes) / PAGE_BYTES) as usize;
         let targets = self.targets(machine, base, bytes);
-        let views = self.rules.views;
+        let views = self.rules.views == Views::Keep;
         let ready = |target: &Target| if views && self.rules.ready_first { target.ready } else { 0 };
         let creating = targets.iter().min_by_key(|target| {
             let lacking = target.missing.len() - ready(target);
@@ -325,7 +366,10 @@ impl Compact {
         let mut spare = 0;
         if self.rules.forced_last {
             spare = self.spares(machine, stream, (0, 0), usize::MAX).len();
-            let least = targets.iter().map(|target| (target.missing.len() + target.inside).saturating_sub(spare + allowed)).min();
+            let least = targets
+                .iter()
+                .map(|target| (target.missing.len() + target.inside).saturating_sub(spare + allowed))
+                .min();
             if self.rules.wait && least.is_some_and(|least| least > 0) && self.has_busy(machine, stream) {
                 machine.wait();
                 spare = self.spares(machine, stream, (0, 0), usize::MAX).len();
@@ -348,7 +392,7 @@ impl Compact {
         });
         let mut open = Vec::new();
         for slot in missing {
-            let page = self.mapped.get(&slot).copied();
+            let page = self.mapped.get(&slot).copied().filter(|_| views);
             match page.filter(|&page| self.is_spare(machine, page, stream, except)) {
                 Some(page) => {
                     self.disown(page);
@@ -359,7 +403,11 @@ impl Compact {
         }
         let hoarded = if self.rules.hoard { 0 } else { allowed.min(open.len()) };
         let wanted = open.len() - hoarded;
-        let extra = if after_is_hole && wanted > 0 { (live_peak_bytes / 1000 * self.rules.batch / PAGE_BYTES) as usize } else { 0 };
+        let extra = if after_is_hole && wanted > 0 {
+            (live_peak_bytes / 1000 * self.rules.batch / PAGE_BYTES) as usize
+        } else {
+            0
+        };
         let spares = self.spares(machine, stream, except, wanted + extra);
         let created = open.len() - spares.len().min(wanted);
         let last = open.last().copied();
@@ -393,9 +441,7 @@ impl Policy for Compact {
             let key: Vec<u64> = self.recent.iter().copied().collect();
             remembered = self.places.get(&key).copied().filter(|&address| {
                 let found = self.spaces[&base].containing(address);
-                found.is_some_and(|(start, block)| {
-                    block.state == State::Free && address + bytes <= start + block.bytes
-                })
+                found.is_some_and(|(start, block)| block.state == State::Free && address + bytes <= start + block.bytes)
             });
         }
         let address = match remembered.or_else(|| self.find(base, bytes)) {
@@ -427,5 +473,11 @@ impl Policy for Compact {
         }
         let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("the block's space");
         space.set(address, bytes, State::Free, now);
+    }
+
+    fn small_pages_bytes(&self) -> u64 {
+        let small = self.spaces.iter().filter(|(base, _)| Self::is_small(**base));
+        let blocks = small.flat_map(|(_, space)| space.blocks.values());
+        blocks.filter(|block| block.state != State::Hole).map(|block| block.bytes).sum()
     }
 }

@@ -13,4 +13,9 @@ pub(crate) trait Policy {
 
     /// The block is freed.
     fn free(&mut self, machine: &mut Machine, address: u64, bytes: u64, stream: u8);
+
+    /// What is behind blocks of the small pool.
+    fn small_pages_bytes(&self) -> u64 {
+        0
+    }
 }

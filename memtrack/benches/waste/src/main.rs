@@ -31,6 +31,7 @@ struct Outcome {
     aliases: u32,
     /// Behind blocks of the small pool at the end.
     small_mib: u64,
+    growths: (u64, u64),
 }
 
 fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
@@ -70,6 +71,7 @@ fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
     outcome.moved_pages = machine.calls.moved;
     outcome.created = machine.calls.created;
     outcome.waits = machine.calls.waits;
+    outcome.growths = policy.growths();
     outcome.small_mib = policy.small_pages_bytes() >> 20;
     outcome.aliases = machine.most_slots_of_a_page;
     outcome
@@ -98,7 +100,7 @@ fn variants() -> Vec<(String, Make)> {
     add("naive".into(), naive);
     add("naive, views kept".into(), Rules { views: Views::Keep, ..naive });
     add("chosen".into(), chosen);
-    for slack in [0, 10, 15, 20, 30, 50] {
+    for slack in [0, 3, 5, 8, 10, 15, 20, 30, 50] {
         add(format!("slack {slack}"), Rules { slack: Some(slack), ..chosen });
     }
     for (label, views) in [("waited for", Views::Wait), ("swept", Views::Sweep), ("replaced", Views::Replace)] {
@@ -220,7 +222,7 @@ fn main() -> ExitCode {
             let outcome = replay(trace, make().as_mut(), lag);
             if each {
                 println!(
-                    "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% tidying {} pages {:6} created {} waits {:5} aliases {:3} small {} MiB",
+                    "  {:40} {:.4} torch {:.4} moving {:5} late {:4}/{:6} {:.3}% tidying {} pages {:6} created {} waits {:5} aliases {:3} small {} MiB growths {} places {}",
                     trace.name,
                     outcome.ratio,
                     torch[at],
@@ -233,7 +235,9 @@ fn main() -> ExitCode {
                     outcome.created,
                     outcome.waits,
                     outcome.aliases,
-                    outcome.small_mib
+                    outcome.small_mib,
+                    outcome.growths.0,
+                    outcome.growths.1
                 );
             }
             match trace.name.contains(" and ") {

@@ -108,6 +108,8 @@ pub(crate) struct Compact {
     born: HashMap<u64, u64>,
     /// The last requests, and where a block went after the same ones.
     recent: VecDeque<u64>,
+    growths: u64,
+    most_places: u64,
     /// Mappings to go.
     stale: Vec<(Slot, Page)>,
     places: HashMap<Vec<u64>, u64>,
@@ -139,6 +141,8 @@ impl Compact {
             born: HashMap::new(),
             recent: VecDeque::new(),
             stale: Vec::new(),
+            growths: 0,
+            most_places: 0,
             places: HashMap::new(),
         }
     }
@@ -340,6 +344,8 @@ impl Compact {
         let limit_bytes = self.rules.slack.map_or(0, |slack| live_peak_bytes + live_peak_bytes / 1000 * slack);
         let allowed = (limit_bytes.saturating_sub(machine.reserved_bytes) / PAGE_BYTES) as usize;
         let targets = self.targets(machine, base, bytes);
+        self.growths += 1;
+        self.most_places = self.most_places.max(targets.len() as u64);
         let views = self.rules.views == Views::Keep;
         let ready = |target: &Target| if views && self.rules.ready_first { target.ready } else { 0 };
         let creating = targets.iter().min_by_key(|target| {
@@ -473,6 +479,10 @@ impl Policy for Compact {
         }
         let space = self.spaces.get_mut(&(address >> SPACE_BITS << SPACE_BITS)).expect("the block's space");
         space.set(address, bytes, State::Free, now);
+    }
+
+    fn growths(&self) -> (u64, u64) {
+        (self.growths, self.most_places)
     }
 
     fn small_pages_bytes(&self) -> u64 {

@@ -18,4 +18,9 @@ pub(crate) trait Policy {
     fn small_pages_bytes(&self) -> u64 {
         0
     }
+
+    /// How often no free block served, and the most places that were looked at then.
+    fn growths(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            slack: Some(25),
+            slack: Some(20),
             views: Views::Keep,
             donors: Donors::Oldest,
             fit: Fit::Best,

@@ -8,9 +8,7 @@ impl CachingAllocator {
     ///
     /// All blocks are looked at, and allocations and frees wait meanwhile: for reports, not for each step of a training loop.
     pub fn memory_view(&self) -> AllocatorView {
-        let inner = self.inner();
-        let survey = inner.survey_now();
-        inner.finish(survey)
+        self.inner().view_now()
     }
 
     /// What costs memory now, or may: [`diagnosis::examine`] of the [`memory_view`](Self::memory_view). Empty when there is nothing to

@@ -283,6 +283,11 @@ impl Inner {
         found
     }
 
+    /// The figures that findings are made from, as of now.
+    pub(crate) fn view_now(&self) -> AllocatorView {
+        self.finish(self.survey_now())
+    }
+
     /// A look at an allocator that works as it should.
     pub(super) fn survey_now(&self) -> Survey {
         let growth = lock(&self.growth);

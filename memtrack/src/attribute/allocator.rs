@@ -71,7 +71,7 @@ impl Target {
     /// Opens the scope of a call.
     #[inline]
     pub(super) fn open(self, site: &'static Site, phase: Option<&'static str>) -> OpenScope {
-        OpenScope::open_site_in(self.0, &site.call_site, phase)
+        OpenScope::open_call(self.0, &site.call_site, phase)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::allocator::CachingAllocator;
+use crate::allocator::{CachingAllocator, Inner};
 use crate::diagnosis::{self, AllocatorView, Finding, Floor, LeakDetector, Trend};
 use crate::ledger::ClosedEpoch;
 use crate::plain_text::shown;
@@ -41,10 +41,10 @@ impl Counted {
 
 impl Watched {
     /// A step has ended. A leak that shows is told at once, since the epoch's end may come too late.
-    pub(super) fn step_ended(&self, allocator: &CachingAllocator, live_bytes: i64, peak_bytes: i64) {
-        let found = lock(&self.steps).end(live_bytes, peak_bytes, || allocator.memory_view());
+    pub(super) fn step_ended(&self, inner: &Inner, live_bytes: i64, peak_bytes: i64) {
+        let found = lock(&self.steps).end(live_bytes, peak_bytes, || inner.view_now());
         if let Some(finding) = found {
-            let device = allocator.inner().name.as_ref();
+            let device = inner.name.as_ref();
             let code = finding.code().as_str();
             let told = lines_of(&finding);
             tracing::warn!(target: "memtrack::finding", { mem.device = device, code }, "{told}");

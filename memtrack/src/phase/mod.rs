@@ -18,6 +18,7 @@ mod summary;
 mod table;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use growth::{AgeGroup, EpochSite, Growth};
@@ -62,7 +63,8 @@ impl Phase {
 /// `#[track_memory(phase = "…")]` takes. `other` is the row of what happens outside all phases: a phase of that name is called
 /// `other (phase)`.
 pub fn phase(name: &'static str) -> Phase {
-    let scope = measured_inner().map(|inner| Scope::enter(OpenScope::open_named_in(inner, name, Some(name))));
+    let scope =
+        measured_inner().map(|inner| Scope::enter(OpenScope::open_kind(inner, name, ScopeKind::Function, Some(name))));
     Phase { scope }
 }
 
@@ -70,7 +72,7 @@ pub fn phase(name: &'static str) -> Phase {
 #[derive(Debug)]
 #[must_use = "the step ends when this guard is dropped"]
 pub struct Step {
-    running: Option<(CachingAllocator, Scope)>,
+    scope: Option<Scope>,
 }
 
 impl Step {
@@ -80,10 +82,11 @@ impl Step {
     }
 
     fn end(&mut self) -> Option<ScopeRecord> {
-        let (allocator, scope) = self.running.take()?;
+        let scope = self.scope.take()?;
+        let inner = Arc::clone(scope.inner());
         let record = scope.close(Outcome::Ok);
-        look_at_peaks(allocator.inner());
-        companion::of(&allocator).watched.step_ended(&allocator, record.after_bytes, record.peak_bytes);
+        look_at_peaks(&inner);
+        companion::of_inner(&inner).watched.step_ended(&inner, record.after_bytes, record.peak_bytes);
         Some(record)
     }
 }
@@ -100,13 +103,12 @@ impl Drop for Step {
 /// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
 /// allocator, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
-    let running = measured().map(|allocator| {
-        companion::begin_era(allocator.inner());
-        look_at_peaks(allocator.inner());
-        let scope = Scope::enter(OpenScope::open_kind(&allocator, "step", ScopeKind::Step(number), None));
-        (allocator, scope)
+    let scope = measured_inner().map(|inner| {
+        companion::begin_era(&inner);
+        look_at_peaks(&inner);
+        Scope::enter(OpenScope::open_kind(inner, "step", ScopeKind::Step(number), None))
     });
-    Step { running }
+    Step { scope }
 }
 
 /// Between two such looks is when an epoch's peak was reached; no clock is read at a new maximum.

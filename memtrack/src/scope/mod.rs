@@ -47,33 +47,27 @@ impl OpenScope {
     /// Opens a scope on an allocator's device, inside the scope this thread is in. With a phase, what happens in it is
     /// booked under that phase.
     pub fn open(allocator: &CachingAllocator, name: &'static str, phase: Option<&'static str>) -> Self {
-        Self::open_kind(allocator, name, ScopeKind::Function, phase)
+        Self::open_kind(Arc::clone(allocator.inner()), name, ScopeKind::Function, phase)
     }
 
     /// As [`open`](Self::open), counted with all other calls of a call site; the scope has the site's name.
     pub fn open_site(allocator: &CachingAllocator, site: &'static CallSite, phase: Option<&'static str>) -> Self {
-        Self::open_site_in(Arc::clone(allocator.inner()), site, phase)
+        Self::open_call(Arc::clone(allocator.inner()), site, phase)
+    }
+
+    /// As [`open_site`](Self::open_site), without a handle.
+    #[inline]
+    pub(crate) fn open_call(inner: Arc<Inner>, site: &'static CallSite, phase: Option<&'static str>) -> Self {
+        Self::open_kind(inner, site.name(), ScopeKind::CallSite(site.id()), phase)
     }
 
     #[inline]
-    pub(crate) fn open_named_in(inner: Arc<Inner>, name: &'static str, phase: Option<&'static str>) -> Self {
-        let parent = context::current(inner.id);
-        Self::open_in(inner, parent, name, ScopeKind::Function, phase)
-    }
-
-    #[inline]
-    pub(crate) fn open_site_in(inner: Arc<Inner>, site: &'static CallSite, phase: Option<&'static str>) -> Self {
-        let parent = context::current(inner.id);
-        Self::open_in(inner, parent, site.name(), ScopeKind::CallSite(site.id()), phase)
-    }
-
     pub(crate) fn open_kind(
-        allocator: &CachingAllocator,
+        inner: Arc<Inner>,
         name: &'static str,
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> Self {
-        let inner = Arc::clone(allocator.inner());
         let parent = context::current(inner.id);
         Self::open_in(inner, parent, name, kind, phase)
     }
@@ -217,6 +211,10 @@ impl Scope {
         Self { open, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.open.inner
+    }
+
     /// Ends the scope and says what happened in it.
     pub fn close(mut self, outcome: Outcome) -> ScopeRecord {
         self.end(outcome)
@@ -253,5 +251,5 @@ impl Drop for Scope {
 /// ```
 #[must_use = "a scope that is dropped at once measures nothing"]
 pub fn scope(name: &'static str) -> Option<Scope> {
-    current::measured_inner().map(|inner| Scope::enter(OpenScope::open_named_in(inner, name, None)))
+    current::measured_inner().map(|inner| Scope::enter(OpenScope::open_kind(inner, name, ScopeKind::Function, None)))
 }

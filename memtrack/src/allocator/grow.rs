@@ -52,7 +52,7 @@ impl Inner {
     #[cold]
     pub(super) fn grow(
         &self,
-        shard: Arc<Shard>,
+        shard: &Arc<Shard>,
         requested_bytes: u64,
         origin: Origin,
     ) -> Result<Lease, AllocationError> {
@@ -61,7 +61,7 @@ impl Inner {
         let attempt = |counts| {
             let mut notes = Notes { counts, retry: None, survey: None };
             let started = Instant::now();
-            let mut outcome = self.attempts(&shard, requested_bytes, origin, &mut notes);
+            let mut outcome = self.attempts(shard, requested_bytes, origin, &mut notes);
             self.ledger().slow_path_took(started.elapsed(), context::current(self.id));
             // Logged here, where no lock is held: a subscriber may ask for statistics.
             if let Some(retry) = &notes.retry {
@@ -98,7 +98,7 @@ impl Inner {
         let rules = growth.rules;
         // Whoever held the lock may have freed or brought in what fits; so may any other thread since the search.
         let serve_again = |shard: &Arc<Shard>, expandable| {
-            shard.serve_again(requested_bytes, origin, expandable).map(|grant| Lease::new(Arc::clone(shard), grant))
+            shard.serve_again(requested_bytes, origin, expandable).map(|grant| Lease::new(shard, grant))
         };
         if let Some(lease) = serve_again(shard, rules.expandable) {
             return Ok(lease);
@@ -161,7 +161,7 @@ impl Inner {
         if growth.limit_bytes.is_some_and(|limit| growth.reserved_bytes.saturating_add(segment_bytes) > limit) {
             return Ok(Err(Refusal::Limit));
         }
-        let lease = |grant| Lease::new(Arc::clone(shard), grant);
+        let lease = |grant| Lease::new(shard, grant);
         if growth.rules.expandable {
             return Ok(self.map_memory(growth, request)?.map(lease));
         }

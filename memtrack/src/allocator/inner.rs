@@ -1,7 +1,6 @@
 //! An allocator's shared state, and the path of an allocation that finds a cached block.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,10 +11,11 @@ use super::config::{Backend, Config};
 use super::error::AllocationError;
 use super::events;
 use super::hooks::OomHooks;
+use super::known_shards::KnownShards;
 use super::pending::PendingFrees;
 use super::private_pools::{PoolId, PoolOptions, PrivatePool, Routes};
 use super::raw::RawBlocks;
-use super::rounding::{REQUEST_LIMIT_BYTES, SizeRules};
+use super::rounding::SizeRules;
 use super::shard::{Lease, Shard};
 use super::stream_ordered::OrderedFrees;
 use super::survey::{DriverReporter, Remembered};
@@ -91,12 +91,6 @@ impl fmt::Debug for Inner {
     }
 }
 
-thread_local! {
-    /// The shard this thread used last, so that a repeated stream costs no shared lock. Weak: a thread that sleeps must
-    /// not keep an allocator's memory.
-    static LAST_SHARD: RefCell<Option<(u64, Stream, Weak<Shard>)>> = const { RefCell::new(None) };
-}
-
 impl Inner {
     pub(super) fn new(device: Arc<dyn Device>, config: Config) -> Self {
         let max_split_size = config.signed_max_split_size();
@@ -145,7 +139,7 @@ impl Inner {
     /// The first public handle, made once.
     pub(super) fn into_allocator(self) -> CachingAllocator {
         let inner = Arc::new(self);
-        let handle = Arc::new(Handle { inner: Arc::clone(&inner) });
+        let handle = Arc::new(Handle { inner: Arc::clone(&inner), shards: KnownShards::default() });
         // Just made, so it cannot have been set.
         let _ = inner.handle.set(Arc::downgrade(&handle));
         inner.register();
@@ -221,24 +215,11 @@ impl Inner {
         self.searches[pool as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block of at least `requested_bytes`, which is not zero, for the program's line `location`.
+    /// A block of at least `requested_bytes`, which is not zero, for the program's line `location`. `known` are a handle's shards.
     #[inline]
-    pub(crate) fn allocate(
+    pub(super) fn allocate(
         self: &Arc<Self>,
-        requested_bytes: u64,
-        stream: Stream,
-        location: &'static Location<'static>,
-    ) -> Result<Lease, AllocationError> {
-        if requested_bytes >= REQUEST_LIMIT_BYTES {
-            return Err(AllocationError::TooLarge { requested_bytes });
-        }
-        self.allocate_unchecked(requested_bytes, stream, location)
-    }
-
-    /// As [`allocate`](Self::allocate), of any size: one so large that its rounding overflows becomes a block of no bytes.
-    #[inline]
-    pub(super) fn allocate_unchecked(
-        self: &Arc<Self>,
+        known: &KnownShards,
         requested_bytes: u64,
         stream: Stream,
         location: &'static Location<'static>,
@@ -256,7 +237,14 @@ impl Inner {
                 self.pending.report_lost(self);
             }
         }
-        let shard = if self.routes.any() { self.routed_shard(stream)? } else { self.shard(stream)? };
+        let found;
+        let shard = match known.get(stream) {
+            Some(shard) if !self.routes.any() => shard,
+            _ => {
+                found = if self.routes.any() { self.routed_shard(stream)? } else { known.find(self, stream)? };
+                &found
+            }
+        };
         match shard.serve_cached(requested_bytes, origin) {
             Some(grant) => Ok(Lease::new(shard, grant)),
             None => self.grow(shard, requested_bytes, origin),
@@ -264,20 +252,8 @@ impl Inner {
     }
 
     /// The shard of a stream's default pools, made on first use.
-    #[inline]
     pub(crate) fn shard(self: &Arc<Self>, stream: Stream) -> Result<Arc<Shard>, AllocationError> {
-        let last = LAST_SHARD.try_with(|last| match &*last.borrow() {
-            Some((id, of, shard)) if *id == self.id && *of == stream => shard.upgrade(),
-            _ => None,
-        });
-        match last {
-            Ok(Some(shard)) => Ok(shard),
-            _ => {
-                let shard = self.find_shard(None, stream)?;
-                let _ = LAST_SHARD.try_with(|last| last.replace(Some((self.id, stream, Arc::downgrade(&shard)))));
-                Ok(shard)
-            }
-        }
+        self.find_shard(None, stream)
     }
 
     /// The shard of the pool that an allocation by this thread is led into.
@@ -335,6 +311,7 @@ impl Inner {
             *shards = kept;
             drop(shards);
             lock(&self.private_pools).retain(|of| of.id != pool.id);
+            gone.iter().for_each(|shard| shard.abandon());
             drop(gone);
         }
     }
@@ -378,6 +355,7 @@ impl Inner {
         // Shards refer to this and this to shards: here the circle is broken.
         for shard in &gone {
             self.release_segments_of(shard);
+            shard.abandon();
         }
         self.pending.report_lost(self);
     }

@@ -15,6 +15,8 @@ mod free_set;
 mod grow;
 mod hooks;
 mod inner;
+mod keeper;
+mod known_shards;
 mod live;
 mod mapping;
 mod memory_pool;
@@ -44,6 +46,7 @@ pub use config::{
 pub use error::{AllocationError, OutOfMemory, Refusal};
 pub use hooks::{OomHook, OomHookOptions, OomResponse};
 pub(crate) use inner::Inner;
+use known_shards::KnownShards;
 pub use live::LiveBlock;
 pub(crate) use live::LiveOrigin;
 pub use memory_pool::{Capture, GraphMemory, MemoryPool, PoolGuard};
@@ -87,6 +90,7 @@ pub struct CachingAllocator {
 /// Shared by the public handles; the last one to go gives cached memory back.
 pub(crate) struct Handle {
     inner: Arc<Inner>,
+    shards: KnownShards,
 }
 
 impl fmt::Debug for CachingAllocator {
@@ -139,6 +143,31 @@ impl CachingAllocator {
         &self.handle.inner
     }
 
+    /// A block of at least `requested_bytes`, which is not zero, for the program's line `location`.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        requested_bytes: u64,
+        stream: Stream,
+        location: &'static Location<'static>,
+    ) -> Result<Lease, AllocationError> {
+        if requested_bytes >= REQUEST_LIMIT_BYTES {
+            return Err(AllocationError::TooLarge { requested_bytes });
+        }
+        self.lend_unchecked(requested_bytes, stream, location)
+    }
+
+    /// As [`lend`](Self::lend), of any size: one so large that its rounding overflows becomes a block of no bytes.
+    #[inline]
+    fn lend_unchecked(
+        &self,
+        requested_bytes: u64,
+        stream: Stream,
+        location: &'static Location<'static>,
+    ) -> Result<Lease, AllocationError> {
+        self.handle.inner.allocate(&self.handle.shards, requested_bytes, stream, location)
+    }
+
     /// The device whose memory this hands out.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.inner().device
@@ -184,14 +213,14 @@ impl CachingAllocator {
         if bytes == 0 {
             return Ok(0);
         }
-        let (inner, location) = (self.inner(), Location::caller());
+        let location = Location::caller();
         // PyTorch does not check here.
         let lease = if bytes >= REQUEST_LIMIT_BYTES && self.config().torch_exact {
-            inner.allocate_unchecked(bytes, stream, location)?
+            self.lend_unchecked(bytes, stream, location)?
         } else {
-            inner.allocate(bytes, stream, location)?
+            self.lend(bytes, stream, location)?
         };
-        Ok(inner.raw.hold(lease))
+        Ok(self.inner().raw.hold(lease))
     }
 
     /// Gives back a block of [`allocate_raw`](Self::allocate_raw). Address 0 is accepted and nothing is done.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet, Position};
+use super::keeper::Keeper;
 use super::rounding::SizeRules;
 use crate::ledger::{self, BlockEntry, SplitChange};
 use crate::stats::PoolKind;
@@ -37,6 +38,7 @@ pub(crate) struct StreamPools {
     /// Stretches of expandable segments without memory, by address.
     unmapped: [BTreeMap<u64, BlockIndex>; 2],
     pub(super) segments: Segments,
+    pub(super) keeper: Keeper,
 }
 
 impl StreamPools {
@@ -49,6 +51,7 @@ impl StreamPools {
             large: FreeSet::default(),
             unmapped: Default::default(),
             segments: Segments::default(),
+            keeper: Keeper::default(),
         }
     }
 

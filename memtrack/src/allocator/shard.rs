@@ -5,6 +5,7 @@
 //! pending frees, shard, the queues of pending frees or the ledger or the history.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -55,7 +56,7 @@ impl Shard {
     }
 
     /// Serves a request from the free blocks, if one fits.
-    pub(crate) fn serve_cached(&self, requested_bytes: u64, origin: Origin) -> Option<Grant> {
+    pub(crate) fn serve_cached(self: &Arc<Self>, requested_bytes: u64, origin: Origin) -> Option<Grant> {
         let mut pools = self.pools();
         if pools.rules.counts_searches && self.private.is_none() {
             self.inner.count_search(pools.rules.pool(pools.rules.round(requested_bytes)));
@@ -66,7 +67,12 @@ impl Shard {
 
     /// As [`serve_cached`](Self::serve_cached), for a request that has been counted; `expandable` says whether expandable segments may serve
     /// it.
-    pub(super) fn serve_again(&self, requested_bytes: u64, origin: Origin, expandable: bool) -> Option<Grant> {
+    pub(super) fn serve_again(
+        self: &Arc<Self>,
+        requested_bytes: u64,
+        origin: Origin,
+        expandable: bool,
+    ) -> Option<Grant> {
         let mut pools = self.pools();
         let request = SizedRequest { expandable, ..self.sized_request(&pools.rules, requested_bytes) };
         self.serve(&mut pools, &request, origin)
@@ -74,7 +80,7 @@ impl Shard {
 
     /// Serves a request with a segment new from the device.
     pub(super) fn serve_with_segment(
-        &self,
+        self: &Arc<Self>,
         address: u64,
         segment_bytes: u64,
         requested_bytes: u64,
@@ -88,7 +94,7 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn serve(&self, pools: &mut StreamPools, request: &SizedRequest, origin: Origin) -> Option<Grant> {
+    fn serve(self: &Arc<Self>, pools: &mut StreamPools, request: &SizedRequest, origin: Origin) -> Option<Grant> {
         let (index, split) = pools.serve(request)?;
         Some(self.enter(pools, index, split, origin))
     }
@@ -103,7 +109,7 @@ impl Shard {
     /// Enters a block that was just handed out into the books.
     #[inline(always)]
     pub(super) fn enter(
-        &self,
+        self: &Arc<Self>,
         pools: &mut StreamPools,
         index: BlockIndex,
         split: SplitChange,
@@ -111,6 +117,7 @@ impl Shard {
     ) -> Grant {
         let inner = &self.inner;
         let context = context::current(inner.id);
+        pools.keeper.lend(self);
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         block.owner = context;
@@ -137,12 +144,16 @@ impl Shard {
     fn free(self: &Arc<Self>, index: BlockIndex) {
         let inner = &self.inner;
         if inner.is_stream_ordered {
-            return inner.free_ordered(self, index);
+            return inner.free_ordered(Arc::clone(self), index);
         }
         let context = context::current(inner.id);
         // Before the lock: it may walk the stack.
         let asked_at = inner.history.capture_free(StackId::NONE);
+        // Declared before the lock's guard, so that it goes after it. From where the guard goes nothing of the shard may be touched: another
+        // thread may give the last block back.
+        let _kept;
         let mut pools = self.pools();
+        _kept = pools.keeper.take_back();
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         let owner = block.owner;
@@ -162,12 +173,15 @@ impl Shard {
             inner.ledger.freed(&entry, split, owner, context);
             return;
         };
+        // The rest is done without the lock.
+        let this = Arc::clone(self);
+        let inner = &this.inner;
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
-        let Some((streams, announced)) = inner.pending.announce(self, index, uses) else { return };
+        let Some((streams, announced)) = inner.pending.announce(&this, index, uses) else { return };
         block.event_count = streams.len() as u32;
         drop(pools);
-        inner.pending.defer(inner, self, index, &streams, announced);
+        inner.pending.defer(inner, &this, index, &streams, announced);
         inner.pending.report_lost(inner);
     }
 
@@ -189,6 +203,12 @@ impl Shard {
         let entry = pools.entry(index);
         let split = pools.take_back(index, inner.search_count(entry.pool));
         inner.ledger().free_completed(&entry, split);
+    }
+
+    /// The shard is in no list any more: from here on only its blocks keep it.
+    pub(super) fn abandon(&self) {
+        let kept = self.pools().keeper.abandon();
+        drop(kept);
     }
 
     fn record_stream(&self, index: BlockIndex, stream: Stream) {
@@ -233,7 +253,8 @@ pub(crate) struct Grant {
 /// A block in the program's hands; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    shard: Arc<Shard>,
+    /// Not counted, and so not dropped: the shard's keeper holds it for as long as the block is out.
+    shard: ManuallyDrop<Arc<Shard>>,
     grant: Grant,
 }
 
@@ -243,7 +264,12 @@ const _: () = assert!(size_of::<Block>() + size_of::<Lease>() < 128);
 impl Lease {
     /// The grant is one of this shard's.
     #[inline]
-    pub(super) fn new(shard: Arc<Shard>, grant: Grant) -> Self {
+    #[expect(unsafe_code, reason = "a handle that is not counted")]
+    pub(super) fn new(shard: &Arc<Shard>, grant: Grant) -> Self {
+        // SAFETY: `shard` is valid, and the copy is never dropped. The shard outlives it: its keeper, under its lock, counted the block
+        // when it made the grant, which is used up here, and holds the shard until the drop of this lease, the only one that counts
+        // the block back, has done so.
+        let shard = ManuallyDrop::new(unsafe { std::ptr::read(shard) });
         Self { shard, grant }
     }
 

@@ -106,7 +106,7 @@ impl Inner {
         let refused_by = match address {
             Ok(Ok(address)) => {
                 let grant = self.hold(shard, address, requested_bytes, location);
-                return Ok(Lease::new(Arc::clone(shard), grant));
+                return Ok(Lease::new(shard, grant));
             }
             Ok(Err(refused_by)) => refused_by,
             Err(error) if error.is_out_of_memory() => Refusal::Device,
@@ -119,7 +119,13 @@ impl Inner {
     }
 
     /// Enters a block into its shard and into the books.
-    fn hold(&self, shard: &Shard, address: u64, requested_bytes: u64, location: &'static Location<'static>) -> Grant {
+    fn hold(
+        &self,
+        shard: &Arc<Shard>,
+        address: u64,
+        requested_bytes: u64,
+        location: &'static Location<'static>,
+    ) -> Grant {
         let grant = {
             let mut pools = shard.pools();
             let block = Block {
@@ -136,10 +142,12 @@ impl Inner {
 
     /// The program gave a block back.
     #[cold]
-    pub(super) fn free_ordered(&self, shard: &Arc<Shard>, index: BlockIndex) {
+    pub(super) fn free_ordered(&self, shard: Arc<Shard>, index: BlockIndex) {
         let context = context::current(self.id);
+        let _kept;
         let uses = {
             let mut pools = shard.pools();
+            _kept = pools.keeper.take_back();
             let entry = pools.entry(index);
             let block = &mut pools.blocks[index];
             block.state = BlockState::PendingFree;
@@ -148,7 +156,7 @@ impl Inner {
             uses
         };
         self.free_refused();
-        self.give_back(RefusedFree { shard: Arc::clone(shard), index, uses });
+        self.give_back(RefusedFree { shard, index, uses });
     }
 
     /// Gives a block to the driver, behind the work of the other streams that use it; keeps it when the driver does not take it.

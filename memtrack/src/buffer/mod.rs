@@ -76,7 +76,7 @@ impl<T: Element> Buffer<T> {
                 inner.device.check_stream(stream)?;
                 Storage::Empty { inner: Arc::clone(inner), stream }
             }
-            _ => Storage::Block(inner.allocate(bytes, stream, Location::caller())?),
+            _ => Storage::Block(allocator.lend(bytes, stream, Location::caller())?),
         };
         Ok(Self { storage, len, elements: PhantomData })
     }

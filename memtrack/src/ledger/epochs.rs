@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Ledger;
 use super::held::{Holder, PeakNotes};
 use super::matrix::{Amount, Matrix, Reading, rows_since};
-use super::phases::{NameId, NameTotals, Phases};
+use super::phases::{FURTHER_PHASES, NameId, NameTotals, Phases};
 use super::scopes::Scopes;
 use super::slot::{ClosedScope, ScopeKey, Totals};
 use super::threads::ThreadSet;
@@ -309,9 +309,6 @@ impl OpenEpoch {
         activity.other_threads.insert_all(other_threads);
     }
 }
-
-/// What the matrix cannot name.
-const FURTHER_PHASES: &str = "(further phases)";
 
 fn origins(before: &Reading, phases: &Phases, matrix: &Matrix) -> Vec<OriginRow> {
     let name =

@@ -18,6 +18,11 @@ pub(crate) const OTHER_PHASE: PhaseId = 0;
 /// A program's own phase `other`, beside the row of what no phase was told of.
 pub(crate) const NAMED_OTHER: &str = "other (phase)";
 
+/// What the matrix cannot name.
+pub(crate) const FURTHER_PHASES: &str = "(further phases)";
+/// A program's own phase of that name.
+const NAMED_FURTHER: &str = "(further phases) (phase)";
+
 /// So many names are looked at one by one.
 const SCANNED_NAME_COUNT: usize = 16;
 
@@ -134,7 +139,11 @@ impl Phases {
         if let Some((index, _)) = first_names.clone().find(|(_, known)| std::ptr::eq(**known, name)) {
             return index as NameId;
         }
-        let name = if name == self.names[0] { NAMED_OTHER } else { name };
+        let name = match name {
+            "other" => NAMED_OTHER,
+            FURTHER_PHASES => NAMED_FURTHER,
+            name => name,
+        };
         if let Some((index, _)) = first_names.clone().find(|(_, known)| **known == name) {
             return index as NameId;
         }

@@ -91,6 +91,8 @@ struct Gate {
     known: [u64; OWNER_LIMIT],
     known_count: usize,
     owned_since: Option<Instant>,
+    /// The flag of the last owner, until it was seen unset after the barrier.
+    former: Option<usize>,
 }
 
 // SAFETY: `T` is reached through guards alone, and never two at a time: one of the owner, whose flag is set meanwhile, or one of
@@ -108,6 +110,7 @@ impl<T> BiasedMutex<T> {
             known: [NOBODY; OWNER_LIMIT],
             known_count: 0,
             owned_since: None,
+            former: None,
         };
         Self {
             owner: AtomicU64::new(NOBODY),
@@ -117,11 +120,11 @@ impl<T> BiasedMutex<T> {
         }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock. A thread that has it would wait for itself.
     ///
     /// # Panics
     ///
-    /// If this thread has it: it would wait for itself.
+    /// If this thread has it as its owner.
     #[inline]
     pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
         let thread = current_thread();
@@ -131,7 +134,7 @@ impl<T> BiasedMutex<T> {
         }
     }
 
-    /// The lock, unless another thread has it. If another thread owns it and does not have it, takes it away from that.
+    /// The lock, unless another thread has it; waits for nobody. From an owner that does not have it, it is taken away.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
         let thread = current_thread();
@@ -175,22 +178,37 @@ impl<T> BiasedMutex<T> {
     #[cold]
     #[inline(never)]
     fn lock_gate(&self, thread: u64) -> BiasedGuard<'_, T> {
-        let gate = self.gate.try_lock().unwrap_or_else(|| {
+        let mut gate = self.gate.try_lock().unwrap_or_else(|| {
             let mut gate = self.gate.lock();
             gate.streak = 0;
             gate
         });
+        self.dispossess(&mut gate);
+        let mut looks = 0_u32;
+        while self.is_owner_inside(&mut gate) {
+            looks = looks.saturating_add(1);
+            match looks {
+                0..64 => std::hint::spin_loop(),
+                64..1024 => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
         self.enter_through(gate, thread)
     }
 
     #[cold]
     #[inline(never)]
     fn try_lock_gate(&self, thread: u64) -> Option<BiasedGuard<'_, T>> {
-        self.gate.try_lock().map(|gate| self.enter_through(gate, thread))
+        let mut gate = self.gate.try_lock()?;
+        self.dispossess(&mut gate);
+        if self.is_owner_inside(&mut gate) {
+            return None;
+        }
+        Some(self.enter_through(gate, thread))
     }
 
+    /// Nobody owns the lock, and who owned it is out.
     fn enter_through<'a>(&'a self, mut gate: MutexGuard<'a, Gate>, thread: u64) -> BiasedGuard<'a, T> {
-        self.dispossess(&mut gate);
         if gate.last == thread {
             gate.streak = gate.streak.saturating_add(1);
         } else {
@@ -213,7 +231,7 @@ impl<T> BiasedMutex<T> {
         BiasedGuard { lock: self, flag: None, not_send: PhantomData }
     }
 
-    /// Takes the ownership away, if somebody has it, and waits until that thread is out.
+    /// Takes the ownership away, if somebody has it. That thread may still be inside.
     fn dispossess(&self, gate: &mut Gate) {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner == NOBODY {
@@ -227,18 +245,18 @@ impl<T> BiasedMutex<T> {
                 "the kernel refuses `membarrier`, which it granted before: {refused}; allow it in the sandbox's filter"
             );
         }
-        let flag = &self.flags[owner as usize % OWNER_LIMIT];
-        let mut looks = 0_u32;
-        while flag.load(Ordering::Acquire) {
-            looks = looks.saturating_add(1);
-            match looks {
-                0..64 => std::hint::spin_loop(),
-                64..1024 => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_micros(50)),
-            }
-        }
+        gate.former = Some(owner as usize % OWNER_LIMIT);
         let lasted = gate.owned_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         gate.needed = if lasted >= WORTHWHILE { FIRST_STREAK } else { (gate.needed * 2).min(LONGEST_STREAK) };
+    }
+
+    /// Whether the thread that the ownership was taken from has not left yet.
+    fn is_owner_inside(&self, gate: &mut Gate) -> bool {
+        let is_inside = gate.former.is_some_and(|number| self.flags[number].load(Ordering::Acquire));
+        if !is_inside {
+            gate.former = None;
+        }
+        is_inside
     }
 }
 

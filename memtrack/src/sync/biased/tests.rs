@@ -101,6 +101,25 @@ fn what_another_thread_holds_the_former_owner_does_not_get() {
 }
 
 #[test]
+fn who_only_tries_does_not_wait_for_an_owner_that_is_inside() {
+    let lock = BiasedMutex::new(0);
+    own(&lock);
+    let mut guard = lock.lock();
+    std::thread::scope(|scope| {
+        // Each would wait for ever, as the guard is let go after them.
+        for _ in 0..3 {
+            scope.spawn(|| assert!(lock.try_lock().is_none())).join().unwrap();
+        }
+    });
+    *guard += 1;
+    drop(guard);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(*lock.try_lock().unwrap(), 1)).join().unwrap();
+    });
+    assert_eq!(*lock.lock(), 1);
+}
+
+#[test]
 fn a_thread_that_takes_the_lock_twice_is_told() {
     if !has_owners() {
         return;

@@ -26,6 +26,24 @@ fn shared_card(test: &str) -> Fake {
 }
 
 #[test]
+fn figures_that_come_to_more_than_the_driver_shows_explain_nothing() {
+    // 8 GiB published of 1 GiB in use, then a publication that is a little older than the driver's figure.
+    for (used, status, said) in [
+        (
+            GIB,
+            3,
+            "unknown: GPU 0 max-unexplained: published figures and the list of processes come to 7.00 GiB more than the driver shows; one of them is stale or wrong\n",
+        ),
+        (8 * GIB - 60 * MIB, 0, "ok: 1 device within 1 limit\n"),
+    ] {
+        let fake = Fake::new("check-contradiction", [card(1, used).compute_process(TRAINING, Some(used))]);
+        fake.publish("training", &publication(TRAINING, 1, 7 * GIB, 8 * GIB, Some(0)));
+        let (answered, output, _) = fake.run(&["check", "--max-unexplained", "1MiB"]);
+        assert_eq!((answered, output.as_str()), (status, said));
+    }
+}
+
+#[test]
 fn each_limit_holds_at_its_value_and_is_exceeded_one_below() {
     let fake = shared_card("check-each");
     for (arguments, status, said) in [

@@ -101,6 +101,9 @@ pub(super) fn findings(options: &CheckOptions, look: &Look, later: Option<&Look>
     findings
 }
 
+/// Figures are read one after the other, and a program allocates in between: so much too much is no contradiction.
+const READING_APART_BYTES: u64 = 64 << 20;
+
 struct Of<'a> {
     device: &'a DeviceLook,
     findings: &'a mut Vec<Finding>,
@@ -181,6 +184,14 @@ impl Of<'_> {
         let bytes = line.bytes.unwrap_or(0);
         let figures = Some((bytes as f64, most_bytes as f64));
         let sentence = format!("unexplained {}, more than {most}", Bytes(bytes));
+        let excess_bytes = i128::from(bytes).saturating_neg();
+        if excess_bytes > i128::from(most_bytes.max(READING_APART_BYTES)) {
+            let sentence = format!(
+                "max-unexplained: published figures and the list of processes come to {} more than the driver shows; one of them is stale or wrong",
+                Bytes(bytes.saturating_neg())
+            );
+            return self.put(limit, Outcome::Unknown, figures, &sentence);
+        }
         if i128::from(bytes) <= i128::from(most_bytes) {
             // It may be less, never more.
             return self.put(limit, Outcome::Ok, figures, "");

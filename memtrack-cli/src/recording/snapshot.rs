@@ -67,13 +67,13 @@ fn left_out(snapshot: &Snapshot, device: usize, configuration: &str) -> Option<S
     let belong = if count == 1 { "belongs to a private pool" } else { "belong to private pools" };
     let pools = (count > 0).then(|| {
         format!(
-            "{count} of the segments {belong}, which a history does not tell, so their blocks were              allocated without pools"
+            "{count} of the segments {belong}, which a history does not tell, so their blocks were allocated without pools"
         )
     });
     let changed = changed_settings(snapshot, configuration);
     let settings = (!changed.is_empty()).then(|| {
         format!(
-            "{} differed from the configuration when the snapshot was taken, and a history does not tell since when, so              the configuration was used",
+            "{} differed from the configuration when the snapshot was taken, and a history does not tell since when, so the configuration was used",
             changed.join(", ")
         )
     });

@@ -30,6 +30,7 @@ pub(crate) fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 /// As [`lock`], by the only owner.
+#[cfg(feature = "cuda")]
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,6 +40,8 @@ pub enum FitError {
 pub struct Answer {
     /// The most bytes taken from the device without a limit.
     pub unlimited_peak_bytes: u64,
+    /// The smallest limit under which the run is the one without a limit.
+    pub unfelt_bytes: u64,
     /// The limits, in steps of the granularity.
     pub found: Found,
     /// What the run takes under the answer.
@@ -81,13 +83,18 @@ pub fn fit(
         Outcome::Completed(cost) => cost,
         Outcome::Failed(failure) => return Err(FitError::Never(failure.operation)),
     };
-    let range = Range {
+    let mut range = Range {
         first: program.requested_peak_bytes().div_ceil(GRANULARITY_BYTES),
         upper: unlimited.reserved_peak_bytes.div_ceil(GRANULARITY_BYTES),
         most: DEVICE_BYTES / GRANULARITY_BYTES,
     };
     let asked = asked_bytes.map(|bytes| bytes / GRANULARITY_BYTES);
     let mut trials = Trials { program, candidate, outcomes: BTreeMap::new() };
+    // Under a limit that refuses nothing the run is the one without. It can be larger than what that takes: before pages are mapped, all of
+    // the request is held against the limit.
+    let is_unfelt = |limit| Ok::<_, FitError>(trials.at(limit)?.cost() == Some(&unlimited));
+    let unfelt = search(range, 0, &[], is_unfelt)?;
+    range.upper = unfelt.map_or(range.most, |unfelt| unfelt.answer);
     let also: Vec<u64> = asked.into_iter().collect();
     let completes = |limit| Ok::<_, FitError>(trials.at(limit)?.cost().is_some());
     let found = search(range, checks, &also, completes)?.ok_or(FitError::NoLimit)?;
@@ -108,6 +115,7 @@ pub fn fit(
     };
     Ok(Answer {
         unlimited_peak_bytes: unlimited.reserved_peak_bytes,
+        unfelt_bytes: range.upper * GRANULARITY_BYTES,
         found,
         cost,
         below,

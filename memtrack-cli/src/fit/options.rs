@@ -23,15 +23,15 @@ pub struct FitOptions {
     #[arg(required = true, value_name = "TRACE")]
     pub files: Vec<PathBuf>,
 
-    /// Say whether it fits a card with so much memory, as 24GiB: what nvidia-smi shows as its total
+    /// Say whether it fits a card with so much memory, as 24GiB: its total by CUDA, which is less than nvidia-smi's
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub on: Option<u64>,
 
     /// What the process takes of that card besides the allocator: the CUDA context, modules and libraries
-    #[arg(long, value_name = "SIZE", default_value = "500MiB", value_parser = size, requires = "on")]
+    #[arg(long, value_name = "SIZE", default_value = "600MiB", value_parser = size, requires = "on")]
     pub context: u64,
 
-    /// What other processes and the driver take of that card, as a desktop does
+    /// What else is taken of that card: by other processes, as a desktop; by libraries with memory of their own, as NCCL
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size, requires = "on")]
     pub others: u64,
 

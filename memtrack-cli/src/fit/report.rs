@@ -51,7 +51,7 @@ pub struct PolicyReport {
     pub unlimited_peak_bytes: Option<u64>,
     /// The smallest limit from which on all tested limits hold.
     pub smallest_limit_bytes: Option<u64>,
-    /// Retries under it.
+    /// Allocations that gave cached memory back and asked again under it, those apart that found no memory then and may.
     pub retries: Option<u64>,
     /// The same, of a thousand allocations.
     pub retries_per_1000: Option<f64>,
@@ -61,6 +61,8 @@ pub struct PolicyReport {
     pub device_allocations: Option<u64>,
     /// The smallest limit from which on all tested limits hold without a retry in the second half of the allocations.
     pub calm_limit_bytes: Option<u64>,
+    /// The smallest limit under which the run is the one without a limit.
+    pub unfelt_limit_bytes: Option<u64>,
     /// The smallest tested limit that holds: smaller than the answer when one between them does not.
     pub first_limit_bytes: Option<u64>,
     /// Where the run fails one step below the answer.
@@ -71,7 +73,7 @@ pub struct PolicyReport {
     pub limits_tested: Option<usize>,
     /// Limits that were tested above it.
     pub limits_tested_above: Option<usize>,
-    /// Whether all were, up to where no limit is felt.
+    /// Whether all were, up to where the limit is not felt: then every larger limit will do too.
     pub all_above_tested: Option<bool>,
     /// On the card that was asked about.
     pub on_card: Option<OnCard>,
@@ -192,6 +194,7 @@ impl PolicyReport {
             late_retries: None,
             device_allocations: None,
             calm_limit_bytes: None,
+            unfelt_limit_bytes: None,
             first_limit_bytes: None,
             fails_below: None,
             fails_above: Vec::new(),
@@ -216,6 +219,7 @@ impl PolicyReport {
             late_retries: Some(answer.cost.late_retries),
             device_allocations: Some(answer.cost.device_allocations),
             calm_limit_bytes: answer.calm_bytes,
+            unfelt_limit_bytes: Some(answer.unfelt_bytes),
             first_limit_bytes: Some(answer.smallest_bytes()),
             fails_below: answer.below.clone(),
             fails_above: gaps.collect(),

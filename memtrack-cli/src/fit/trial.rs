@@ -21,7 +21,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// Allocations that gave cached memory back and asked again.
+    /// Allocations that gave cached memory back and asked again, those apart that then found none and may.
     pub retries: u64,
     /// Those in the second half of the allocations.
     pub late_retries: u64,
@@ -71,18 +71,22 @@ pub fn run_under(
     let setup = Setup { place: Place::Simulated, config, total_bytes: Some(DEVICE_BYTES), limit };
     let mut session = Session::new(&setup, program.block_count)?;
     let half = program.allocation_count() / 2;
-    let (mut allocations, mut retries_before_half) = (0, 0);
+    let (mut allocations, mut retries_before_half, mut vain_retries) = (0, 0, 0);
     for doing in &program.steps {
         if matches!(doing.operation, Operation::Settings { .. }) && !candidate.changes_settings {
             continue;
         }
         if doing.need != Need::None {
             if allocations == half {
-                retries_before_half = session.stats().num_alloc_retries;
+                retries_before_half = session.stats().num_alloc_retries - vain_retries;
             }
             allocations += 1;
         }
+        let retries_before = (doing.need == Need::MayFail).then(|| session.stats().num_alloc_retries);
         let done = session.perform(doing.operation)?;
+        if let (Some(before), Done::OutOfMemory) = (retries_before, done) {
+            vain_retries += session.stats().num_alloc_retries - before;
+        }
         match (doing.need, done) {
             (Need::Served | Need::ServedOnce, Done::OutOfMemory) => {
                 return Ok(Outcome::Failed(Failure {
@@ -100,10 +104,11 @@ pub fn run_under(
         }
     }
     let stats = session.stats();
+    let retries = stats.num_alloc_retries - vain_retries;
     let count = |count: i64| u64::try_from(count).unwrap_or_default();
     Ok(Outcome::Completed(Cost {
-        retries: count(stats.num_alloc_retries),
-        late_retries: count(stats.num_alloc_retries - retries_before_half),
+        retries: count(retries),
+        late_retries: count(retries - retries_before_half),
         device_allocations: count(stats.num_device_alloc),
         reserved_peak_bytes: count(stats.reserved_bytes.all.peak),
     }))

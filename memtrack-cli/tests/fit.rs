@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, fixtures, run};
+use common::{Folder, fixtures, run, unpacked};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -89,11 +89,11 @@ fn a_recording_without_allocations_needs_nothing() {
     }
 }
 
-/// The trace in the order of answers, and just below.
+/// What is found for a policy of a trace; a replay with the answer as its limit finds memory, and with less it does not.
 fn agrees_with_replay(trace: &str, name: &str, replay: &[&str]) -> Value {
     let file = fixtures().join("traces").join(trace);
     let file = file.to_str().unwrap();
-    let (_, reports) = fit(&["--policy", name, file]);
+    let (_, reports) = fit(&["--by", "fraction", "--policy", name, file]);
     let found = policy(&reports[0], name).clone();
     let limit_bytes = found["smallest_limit_bytes"].as_u64().unwrap();
     assert_eq!(ooms(file, replay, limit_bytes), 0, "{trace}, {name}: {limit_bytes}");
@@ -101,32 +101,66 @@ fn agrees_with_replay(trace: &str, name: &str, replay: &[&str]) -> Value {
     found
 }
 
+const EXPANDABLE: [&str; 2] = ["--config", "torch_exact:True,expandable_segments:True"];
+
 #[test]
 fn a_trace_completes_in_a_replay_with_the_answer_as_its_limit_and_not_below() {
     for trace in ["gnn_sampled.default.txt.gz", "prefetch_streams.default.txt.gz"] {
         let found = agrees_with_replay(trace, "default", &["--config", "torch_exact:True"]);
         assert!(found["smallest_limit_bytes"].as_u64() < found["unlimited_peak_bytes"].as_u64(), "{found}");
-        agrees_with_replay(trace, "expandable", &["--config", "torch_exact:True,expandable_segments:True"]);
+        agrees_with_replay(trace, "expandable", &EXPANDABLE);
         agrees_with_replay(trace, "compact", &["--policy", "compact"]);
     }
 }
 
 #[test]
+fn a_trace_completes_in_a_replay_on_a_device_that_has_the_answer_and_not_on_a_smaller_one() {
+    let folder = Folder::new("fit-device");
+    // Without what PyTorch answered, which a smaller device cannot.
+    let trace = unpacked("traces/gnn_sampled.default.txt.gz").replace("# final", "# was").replace("# marks", "# were");
+    let whole = folder.write("trace.txt", &trace);
+    let (_, reports) = fit(&["--policy", "default,expandable", &whole]);
+    for (name, config) in [("default", "torch_exact:True"), ("expandable", EXPANDABLE[1])] {
+        let limit_bytes = policy(&reports[0], name)["smallest_limit_bytes"].as_u64().unwrap();
+        let ooms_with = |total_bytes: u64| {
+            let was = "\"total_memory\": 150109880320";
+            assert!(trace.contains(was));
+            let smaller = trace.replace(was, &format!("\"total_memory\": {total_bytes}"));
+            let file = folder.write("smaller.txt", smaller);
+            let (_, output, _) = run(&["replay", "--json", "--config", config, &file]);
+            serde_json::from_str::<Value>(&output).unwrap()["ooms"].as_u64()
+        };
+        assert_eq!(ooms_with(limit_bytes), Some(0), "{name}");
+        assert!(ooms_with(limit_bytes - 2 * MIB) > Some(0), "{name}");
+    }
+}
+
+#[test]
+fn a_fraction_counts_all_of_a_request_where_a_card_maps_the_missing_pages() {
+    // Pages of 20 MiB: the second block takes the 20 MiB of the first and 20 more, and a fraction wants room for all of its 30.
+    let trace = "a 1 20971520\nf 1\na 2 31457280\nf 2\n";
+    let of = |by: &str| {
+        let report = fit_text(by, trace, &["--policy", "expandable", "--by", by]);
+        mib(&policy(&report, "expandable")["unfelt_limit_bytes"])
+    };
+    assert_eq!((of("card"), of("fraction")), (40, 50));
+}
+
+#[test]
 fn a_limit_that_fails_above_one_that_completes_is_found_in_a_real_trace() {
-    let settings = ["--config", "torch_exact:True,expandable_segments:True"];
-    let found = agrees_with_replay("resnet50.expand.txt.gz", "expandable", &settings);
+    let found = agrees_with_replay("resnet50.expand.txt.gz", "expandable", &EXPANDABLE);
     let gaps = found["fails_above"].as_array().unwrap();
     assert!(!gaps.is_empty(), "{found}");
     let file = fixtures().join("traces/resnet50.expand.txt.gz");
     let file = file.to_str().unwrap();
     let first_bytes = found["first_limit_bytes"].as_u64().unwrap();
-    assert_eq!(ooms(file, &settings, first_bytes), 0);
+    assert_eq!(ooms(file, &EXPANDABLE, first_bytes), 0);
     for gap in gaps {
         let gap_bytes = gap["limit_bytes"].as_u64().unwrap();
         assert!(gap_bytes > first_bytes && gap_bytes < found["smallest_limit_bytes"].as_u64().unwrap());
-        assert!(ooms(file, &settings, gap_bytes) > 0, "{gap}");
+        assert!(ooms(file, &EXPANDABLE, gap_bytes) > 0, "{gap}");
     }
-    let (_, text, _) = run(&["fit", "--policy", "expandable", file]);
+    let (_, text, _) = run(&["fit", "--by", "fraction", "--policy", "expandable", file]);
     assert!(text.contains(" MiB, but fails with "), "{text}");
 }
 

@@ -118,7 +118,8 @@ impl Candidate {
             PolicyName::Expandable => config.expandable_segments = true,
             PolicyName::Compact => config.policy = Policy::Compact,
         }
-        config.torch_exact = config.policy == Policy::Torch;
+        // One of the mistakes is to free memory in use once settings were changed, which no device does.
+        config.torch_exact = config.policy == Policy::Torch && !changes_settings;
         Ok(Self { changes_settings, ..Self::new(&name.to_string(), config) })
     }
 

@@ -92,7 +92,7 @@ fn row_report(part: &Part<'_>, row: &Row, options: &FitOptions, card: Option<Car
         Err(error) => return PolicyReport::failed(names, error),
     };
     let asked_bytes = card.map(|card| card.available_bytes);
-    match fit(&part.program, candidate, options.checks, asked_bytes) {
+    match fit(&part.program, candidate, options.by, options.checks, asked_bytes) {
         Ok(answer) => PolicyReport::new(names, &answer, part.program.allocation_count(), card),
         Err(error) => PolicyReport::failed(names, &error),
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use memtrack::units::Bytes;
 
 use super::candidate::{NamedSettings, PolicyName};
-use super::trial::DEVICE_BYTES;
+use super::trial::{DEVICE_BYTES, LimitBy};
 use crate::options::size;
 
 /// Searches for the smallest memory limit under which recorded runs complete.
@@ -34,6 +34,10 @@ pub struct FitOptions {
     /// What else is taken of that card: by other processes, as a desktop; by libraries with memory of their own, as NCCL
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size, requires = "on")]
     pub others: u64,
+
+    /// What stands for a limit
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub by: LimitBy,
 
     /// Which policies, separated by commas
     #[arg(long, value_name = "POLICIES", value_enum, value_delimiter = ',', default_values_t = PolicyName::ALL)]

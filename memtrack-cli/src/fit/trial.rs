@@ -1,12 +1,24 @@
 //! One run under one limit.
 
+use clap::ValueEnum;
+
 use super::candidate::Candidate;
 use super::program::{Need, Program};
 use crate::operation::Operation;
 use crate::session::{Limit, Outcome as Done, Place, Session, SessionError, Setup};
 
-/// What the simulated device has, whatever the limit.
+/// What the simulated device has without a limit.
 pub(super) const DEVICE_BYTES: u64 = 1 << 40;
+
+/// What stands for a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LimitBy {
+    /// A device that has no more
+    #[default]
+    Card,
+    /// A share of a larger device, as set_per_process_memory_fraction sets it: it counts all of a request before pages are mapped
+    Fraction,
+}
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +75,17 @@ impl Outcome {
 pub fn run_under(
     program: &Program<'_>,
     candidate: &Candidate,
+    limit_by: LimitBy,
     limit_bytes: Option<u64>,
 ) -> Result<Outcome, SessionError> {
     let mut config = candidate.config.clone();
     config.per_process_memory_fraction = 1.0;
-    let limit = limit_bytes.map_or(Limit::AsConfigured, Limit::Bytes);
-    let setup = Setup { place: Place::Simulated, config, total_bytes: Some(DEVICE_BYTES), limit };
+    let (total_bytes, limit) = match (limit_bytes, limit_by) {
+        (None, _) => (DEVICE_BYTES, Limit::AsConfigured),
+        (Some(limit_bytes), LimitBy::Card) => (limit_bytes, Limit::AsConfigured),
+        (Some(limit_bytes), LimitBy::Fraction) => (DEVICE_BYTES, Limit::Bytes(limit_bytes)),
+    };
+    let setup = Setup { place: Place::Simulated, config, total_bytes: Some(total_bytes), limit };
     let mut session = Session::new(&setup, program.block_count)?;
     let half = program.allocation_count() / 2;
     let (mut allocations, mut retries_before_half, mut vain_retries) = (0, 0, 0);

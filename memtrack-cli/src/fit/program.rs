@@ -132,8 +132,9 @@ fn notes(recording: &Recording, refused: usize, limits: u64, serves_ooms: bool) 
     let mut notes = Vec::new();
     if recording.initial_block_count > 0 {
         let blocks = counted(recording.initial_block_count as u64, "block");
+        let come = if recording.initial_block_count == 1 { "comes" } else { "come" };
         notes.push(format!(
-            "the recording begins in the middle of a run: {blocks} allocated before it come first, one after the other, and what \
+            "the recording begins in the middle of a run: {blocks} allocated before it {come} first, and what \
              the run needed before is not known"
         ));
     }

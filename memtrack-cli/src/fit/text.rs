@@ -102,7 +102,7 @@ fn said_of(text: &mut String, policy: &PolicyReport) {
     };
     let below = match &policy.fails_below {
         Some(failure) => format!("fails 2 MiB below at {}", failure.operation),
-        None => "less than that is not requested".to_owned(),
+        None => "2 MiB less is below what is requested".to_owned(),
     };
     if policy.fails_above.is_empty() {
         line(text, &format!("  {name}: {below}; completes with {limit} {tested}"));

@@ -40,7 +40,7 @@ fn random_trace(seed: u64) -> String {
         while live.len() > 1 && random.below(9) < 5 {
             let id = live.swap_remove(random.below(live.len() as u64) as usize);
             text += &format!("f {id}\n");
-            if seed % 3 > 0 || random.below(3) > 0 {
+            if !seed.is_multiple_of(3) || random.below(3) > 0 {
                 text += &format!("c {id}\n");
             }
         }

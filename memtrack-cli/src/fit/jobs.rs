@@ -32,11 +32,11 @@ struct Part<'a> {
 pub(super) fn reports(options: &FitOptions, card: Option<Card>) -> Vec<Report> {
     let files: Vec<_> = options.files.iter().map(|path| (path.as_path(), Recording::read(path))).collect();
     // By file: its recordings, or why there are none.
-    let parts: Vec<Result<Vec<Part<'_>>, Report>> = files
+    let parts: Vec<Result<Vec<Part<'_>>, Box<Report>>> = files
         .iter()
         .map(|(path, read)| match read {
             Ok(recordings) => Ok(parts(path, recordings, options)),
-            Err(error) => Err(Report::unreadable(path, card, error.to_string())),
+            Err(error) => Err(Box::new(Report::unreadable(path, card, error.to_string()))),
         })
         .collect();
     let jobs: Vec<(&Part<'_>, &Row)> =
@@ -45,7 +45,7 @@ pub(super) fn reports(options: &FitOptions, card: Option<Card>) -> Vec<Report> {
     let mut reports = Vec::new();
     for parts in parts {
         match parts {
-            Err(unreadable) => reports.push(unreadable),
+            Err(unreadable) => reports.push(*unreadable),
             Ok(parts) => reports.extend(parts.iter().map(|part| {
                 let policies = found.by_ref().take(part.rows.len()).collect();
                 Report::new(part.path, part.history, &part.program, card, policies)

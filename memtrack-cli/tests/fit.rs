@@ -147,6 +147,19 @@ fn a_fraction_counts_all_of_a_request_where_a_card_maps_the_missing_pages() {
 }
 
 #[test]
+fn expandable_segments_have_the_addresses_of_the_card_that_is_asked_about() {
+    // On a card that is hardly larger than the run their address ranges are full at times, and it goes another way.
+    let file = fixtures().join("traces/resnet50.expand.txt.gz");
+    let of = |options: &[&str]| {
+        let arguments = [options, &["--policy", "expandable", file.to_str().unwrap()]].concat();
+        policy(&fit(&arguments).1[0], "expandable").clone()
+    };
+    let (tight, on_card) = (of(&[]), of(&["--on", "24GiB"]));
+    assert_eq!(on_card["unfelt_limit_bytes"], on_card["unlimited_peak_bytes"]);
+    assert!(tight["unfelt_limit_bytes"].as_u64() > tight["unlimited_peak_bytes"].as_u64(), "{tight}");
+}
+
+#[test]
 fn a_limit_that_fails_above_one_that_completes_is_found_in_a_real_trace() {
     let found = agrees_with_replay("resnet50.expand.txt.gz", "expandable", &EXPANDABLE);
     let gaps = found["fails_above"].as_array().unwrap();

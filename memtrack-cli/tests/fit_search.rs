@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use memtrack::Config;
-use memtrack_cli::fit::{Answer, Candidate, GRANULARITY_BYTES, LimitBy, Program, fit};
+use memtrack_cli::fit::{Answer, Candidate, GRANULARITY_BYTES, LimitBy, LimitedDevice, Program, fit};
 use memtrack_cli::recording::Recording;
 use memtrack_cli::replay::{Choices, Figures, Replayed, replay};
 
@@ -80,10 +80,14 @@ fn replayed(recording: &Recording, candidate: &Candidate, by: LimitBy, limit_byt
     }
 }
 
+fn limited(by: LimitBy) -> LimitedDevice {
+    LimitedDevice { by, card_bytes: None }
+}
+
 /// An answer with so many checks, and with which limits a replay finds memory for everything, by trying them all.
 fn tried(seed: u64, candidate: &Candidate, by: LimitBy, checks: usize) -> (Answer, Vec<bool>) {
     let recording = recording(seed);
-    let answer = fit(&Program::new(&recording, false), candidate, by, checks, None).unwrap();
+    let answer = fit(&Program::new(&recording, false), candidate, limited(by), checks, None).unwrap();
     let end = answer.unfelt_bytes / GRANULARITY_BYTES + 12;
     let completes = |limit| {
         let limit_bytes = Some(limit * GRANULARITY_BYTES);
@@ -141,7 +145,7 @@ fn a_limit_that_is_not_felt_gives_the_run_without_one_and_a_fraction_below_it_do
     each(200..215, |seed, candidate, by| {
         let recording = recording(seed);
         let program = Program::new(&recording, false);
-        let answer = fit(&program, candidate, by, 0, None).unwrap();
+        let answer = fit(&program, candidate, limited(by), 0, None).unwrap();
         let figures = |limit_bytes| {
             let figures = replayed(&recording, candidate, by, limit_bytes);
             (figures.retries, figures.ooms, figures.reserved_peak_bytes)

@@ -10,7 +10,7 @@ use super::GRANULARITY_BYTES;
 use super::candidate::Candidate;
 use super::program::Program;
 use super::search::{Found, Range, search};
-use super::trial::{Cost, DEVICE_BYTES, Failure, LimitBy, Outcome, run_under};
+use super::trial::{Cost, DEVICE_BYTES, Failure, LimitedDevice, Outcome, run_under};
 use crate::session::SessionError;
 
 /// Why there is no answer.
@@ -76,11 +76,11 @@ impl Answer {
 pub fn fit(
     program: &Program<'_>,
     candidate: &Candidate,
-    limit_by: LimitBy,
+    device: LimitedDevice,
     checks: usize,
     asked_bytes: Option<u64>,
 ) -> Result<Answer, FitError> {
-    let unlimited = match run_under(program, candidate, limit_by, None)? {
+    let unlimited = match run_under(program, candidate, device, None)? {
         Outcome::Completed(cost) => cost,
         Outcome::Failed(failure) => return Err(FitError::Never(failure.operation)),
     };
@@ -90,7 +90,7 @@ pub fn fit(
         most: DEVICE_BYTES / GRANULARITY_BYTES,
     };
     let asked = asked_bytes.map(|bytes| bytes / GRANULARITY_BYTES);
-    let mut trials = Trials { program, candidate, limit_by, outcomes: BTreeMap::new() };
+    let mut trials = Trials { program, candidate, device, outcomes: BTreeMap::new() };
     // Under a limit that refuses nothing the run is the one without. It can be larger than what that takes: a fraction is compared with all
     // of a request before some of its pages are mapped.
     let is_unfelt = |limit| Ok::<_, FitError>(trials.at(limit)?.cost() == Some(&unlimited));
@@ -130,7 +130,7 @@ pub fn fit(
 struct Trials<'a> {
     program: &'a Program<'a>,
     candidate: &'a Candidate,
-    limit_by: LimitBy,
+    device: LimitedDevice,
     outcomes: BTreeMap<u64, Outcome>,
 }
 
@@ -141,7 +141,7 @@ impl Trials<'_> {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
                 let limit_bytes = limit.saturating_mul(GRANULARITY_BYTES);
-                Ok(place.insert(run_under(self.program, self.candidate, self.limit_by, Some(limit_bytes))?))
+                Ok(place.insert(run_under(self.program, self.candidate, self.device, Some(limit_bytes))?))
             }
         }
     }

@@ -13,6 +13,7 @@ use super::candidate::Candidate;
 use super::options::{Card, FitOptions};
 use super::program::Program;
 use super::report::{PolicyReport, Report};
+use super::trial::LimitedDevice;
 use crate::recording::Recording;
 
 /// Settings under all their names, for one recording.
@@ -92,7 +93,8 @@ fn row_report(part: &Part<'_>, row: &Row, options: &FitOptions, card: Option<Car
         Err(error) => return PolicyReport::failed(names, error),
     };
     let asked_bytes = card.map(|card| card.available_bytes);
-    match fit(&part.program, candidate, options.by, options.checks, asked_bytes) {
+    let device = LimitedDevice { by: options.by, card_bytes: card.map(|card| card.card_bytes) };
+    match fit(&part.program, candidate, device, options.checks, asked_bytes) {
         Ok(answer) => PolicyReport::new(names, &answer, part.program.allocation_count(), card),
         Err(error) => PolicyReport::failed(names, &error),
     }

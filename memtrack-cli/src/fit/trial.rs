@@ -20,6 +20,16 @@ pub enum LimitBy {
     Fraction,
 }
 
+/// The device that runs under a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitedDevice {
+    /// What stands for the limit.
+    pub by: LimitBy,
+    /// What the card has, where the limit is what others leave of it; `None` for a card of the limit's size. It tells how many addresses
+    /// expandable segments reserve.
+    pub card_bytes: Option<u64>,
+}
+
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -75,18 +85,21 @@ impl Outcome {
 pub fn run_under(
     program: &Program<'_>,
     candidate: &Candidate,
-    limit_by: LimitBy,
+    device: LimitedDevice,
     limit_bytes: Option<u64>,
 ) -> Result<Outcome, SessionError> {
     let mut config = candidate.config.clone();
     config.per_process_memory_fraction = 1.0;
-    let (total_bytes, limit) = match (limit_bytes, limit_by) {
+    let (total_bytes, limit) = match (limit_bytes, device.by) {
         (None, _) => (DEVICE_BYTES, Limit::AsConfigured),
-        (Some(limit_bytes), LimitBy::Card) => (limit_bytes, Limit::AsConfigured),
+        (Some(limit_bytes), LimitBy::Card) => (device.card_bytes.unwrap_or(0).max(limit_bytes), Limit::AsConfigured),
         (Some(limit_bytes), LimitBy::Fraction) => (DEVICE_BYTES, Limit::Bytes(limit_bytes)),
     };
     let setup = Setup { place: Place::Simulated, config, total_bytes: Some(total_bytes), limit };
     let mut session = Session::new(&setup, program.block_count)?;
+    if let (Some(limit_bytes), LimitBy::Card) = (limit_bytes, device.by) {
+        session.set_other_use(total_bytes - limit_bytes);
+    }
     let half = program.allocation_count() / 2;
     let (mut allocations, mut retries_before_half, mut vain_retries) = (0, 0, 0);
     for doing in &program.steps {

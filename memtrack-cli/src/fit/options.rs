@@ -47,8 +47,8 @@ pub struct FitOptions {
     #[arg(long, allow_hyphen_values = true, value_name = "SETTINGS")]
     pub config: Vec<NamedSettings>,
 
-    /// How many limits above an answer are tested too: half of them the next ones, half spread up to where no limit is felt
-    #[arg(long, value_name = "NUMBER", default_value = "16")]
+    /// How many limits above an answer are tested too: half of them the next ones, half from there to where no limit is felt
+    #[arg(long, value_name = "NUMBER", default_value = "32")]
     pub checks: usize,
 
     /// Requests that found no memory in the recording must be served too

@@ -36,7 +36,7 @@ pub struct Found {
 }
 
 /// Searches for the smallest limit from which on all tested limits hold, `None` when none does. Above an answer `checks` limits are
-/// tested, half of them the next ones, half spread up to the upper one, and those of `also`.
+/// tested, half of them the next ones, half from there to the upper one, and those of `also`.
 ///
 /// # Errors
 ///
@@ -85,7 +85,8 @@ pub fn search<E>(
     }))
 }
 
-/// The limits that are tested above an answer: the next ones, and some between them and the upper one, which is the last.
+/// The limits that are tested above an answer: the next ones, and some from there to the upper one, which is the last. They lie the closer
+/// the nearer they are, since a limit that does not hold is mostly found not far above the first that does.
 fn checked_above(answer: u64, upper: u64, checks: usize) -> Vec<u64> {
     let checks = checks as u64;
     let above = upper.saturating_sub(answer);
@@ -94,9 +95,10 @@ fn checked_above(answer: u64, upper: u64, checks: usize) -> Vec<u64> {
     }
     let spread = checks / 2;
     let next = checks - spread;
-    let rest = u128::from(above - next);
+    let left_out = u128::from(above - checks);
+    let squared = |number: u64| u128::from(number) * u128::from(number);
     let spread_limits =
-        (1..=spread).map(|place| answer + next + (rest * u128::from(place) / u128::from(spread)) as u64);
+        (1..=spread).map(|place| answer + next + place + (left_out * squared(place) / squared(spread)) as u64);
     (answer + 1..=answer + next).chain(spread_limits).collect()
 }
 
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_tested_above_lies_above_and_ends_at_the_upper_limit() {
         assert_eq!(checked_above(5, 8, 16), [6, 7, 8]);
-        assert_eq!(checked_above(0, 100, 4), [1, 2, 51, 100]);
+        assert_eq!(checked_above(0, 100, 4), [1, 2, 27, 100]);
         assert_eq!(checked_above(0, 100, 1), [1]);
         assert_eq!(checked_above(0, 100, 0), [0; 0]);
         assert_eq!(checked_above(9, 9, 16), [0; 0]);

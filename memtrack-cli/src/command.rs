@@ -32,6 +32,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
     };
     match options.command {
         Command::Replay(options) => replay(&options, output, errors),
+        Command::Fit(options) => crate::fit::run(&options, output, errors),
         Command::Smi(options) => crate::smi::run(&options, output, errors),
         Command::Check(options) => crate::check::run(&options, output, errors),
         Command::Diff(options) => crate::diff::run(&options, output, errors),

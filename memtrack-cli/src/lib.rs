@@ -7,6 +7,7 @@
 //! - [`smi`]: the memory of every GPU, by the driver and by memtrack.
 //! - [`check`]: the same against limits, for health checks.
 //! - [`diff`]: what grew between two epochs of run files.
+//! - [`fit`]: the smallest memory limit under which a recording completes.
 //! - [`options`] and [`command`]: the command line around them.
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 pub mod check;
 pub mod command;
 pub mod diff;
+pub mod fit;
 pub mod operation;
 pub mod options;
 pub mod recording;

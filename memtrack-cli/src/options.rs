@@ -8,6 +8,7 @@ use memtrack::{Config, Policy};
 
 use crate::check::CheckOptions;
 use crate::diff::DiffOptions;
+use crate::fit::FitOptions;
 use crate::replay::Choices;
 use crate::session::Place;
 use crate::smi::SmiOptions;
@@ -26,6 +27,8 @@ pub struct Options {
 pub enum Command {
     /// Replay recorded allocations: check them against what PyTorch answered, or measure them with other settings
     Replay(Box<ReplayOptions>),
+    /// Find the smallest memory limit under which recorded runs complete, and whether they fit a card
+    Fit(Box<FitOptions>),
     /// Show the memory of every GPU and process: the driver's figures beside memtrack's own
     Smi(SmiOptions),
     /// Check the memory of GPUs against limits, for health checks of Kubernetes and Slurm

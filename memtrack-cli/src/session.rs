@@ -219,6 +219,15 @@ impl Session {
         self.scripted_answers = *script == Script::AtAnswer;
     }
 
+    /// Lets others have so many bytes of a simulated device. Of a GPU they have what they have.
+    pub fn set_other_use(&self, bytes: u64) {
+        match &self.device {
+            SessionDevice::Simulated(device) => device.set_other_use(bytes),
+            #[cfg(feature = "cuda")]
+            SessionDevice::Cuda(_) => {}
+        }
+    }
+
     /// Before an allocation: the address that the recording has for it, `None` for out of memory.
     pub fn expect_answer(&self, address: Option<u64>) {
         if let (SessionDevice::Simulated(device), true) = (&self.device, self.scripted_answers) {

@@ -78,6 +78,8 @@ pub struct Recording {
     pub block_count: usize,
     /// How many operations the file has: its steps, or its lines that ask for something.
     pub operation_count: usize,
+    /// Blocks that were allocated before the recording begins; it allocates them first.
+    pub initial_block_count: usize,
     /// What the file shows that it does not say when to do, so that a replay does not do it.
     pub left_out: Option<String>,
     /// What should come of it, `None` when the file says nothing of that.
@@ -145,6 +147,7 @@ impl Recording {
             steps: Vec::new(),
             block_count: 0,
             operation_count: 0,
+            initial_block_count: 0,
             left_out: None,
             expected: None,
         }

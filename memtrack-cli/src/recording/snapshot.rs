@@ -49,6 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Recording>, ReadError> {
             reader.event(event.entry, event.kind, next).map_err(|text| problem(Some(event.entry), text))?;
         }
         recording.steps = reader.steps;
+        recording.initial_block_count = replay.initial.len();
         recording.block_count = reader.block_count;
         recording.operation_count = reader.operation_count;
         recordings.push(recording);

@@ -22,6 +22,7 @@ pub use report::Report;
 pub use verify::{Difference, Figure, Verification};
 
 use self::plan::Plan;
+pub(crate) use self::plan::recorded_config;
 use crate::recording::{ReadError, Recording};
 use crate::session::{Place, SessionError};
 

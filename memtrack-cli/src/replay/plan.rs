@@ -84,7 +84,7 @@ impl Plan {
 }
 
 /// Snapshots may be memtrack's, whose texts have keys of its own.
-fn recorded_config(recording: &Recording) -> Result<Config, TorchConfigError> {
+pub(crate) fn recorded_config(recording: &Recording) -> Result<Config, TorchConfigError> {
     let text = &recording.configuration;
     Config::from_torch(text).or_else(|refused| match text.parse() {
         Ok(config) if recording.kind == Kind::Snapshot => Ok(config),

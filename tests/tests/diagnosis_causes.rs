@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use memtrack::device::Stream;
-use memtrack::diagnosis::{FindingCode, examine};
-use memtrack::{AllocationError, Buffer, PoolOptions, RetryOptions, retry_halving};
+use memtrack::diagnosis::{FindingCode, Request, examine, examine_failure};
+use memtrack::{AllocationError, Buffer, PoolKind, PoolOptions, RetryOptions, retry_halving};
 use memtrack_tests::scenarios::{MIB, Scenario, codes, finding, mib};
 
 #[test]
@@ -127,7 +127,13 @@ fn a_limit_counts_the_whole_pages_of_expandable_segments() {
     let error = scenario.fail(45);
     let limit = finding(error.findings(), FindingCode::LimitRefuses);
     assert_eq!(["segment_bytes", "needed_limit_bytes"].map(|name| mib(limit, name)), [60, 320]);
-    assert_eq!(limit.advice, ["raise the memory fraction to at least 0.320, which allows 320.00 MiB"]);
+    assert_eq!(
+        limit.advice,
+        [
+            "raise the memory fraction to at least 0.320, which allows 320.00 MiB: enough at this moment; a run that has it from the \
+             start may need more"
+        ]
+    );
     scenario.allocator.set_memory_fraction(0.32).unwrap();
     scenario.take(45);
     assert_eq!(scenario.figures().reserved, 320);
@@ -225,6 +231,55 @@ fn whole_segments_that_a_private_pool_keeps_are_the_cause_and_not_room() {
     );
     drop(pool);
     scenario.take(50);
+}
+
+/// As when another thread frees between the failure and the look at it.
+#[test]
+fn a_failure_that_nothing_explains_any_more_has_a_note_that_says_so() {
+    let scenario = Scenario::new(100, "");
+    let whole = scenario.take(80);
+    scenario.free([whole]);
+    scenario.take(11);
+    let request = Request {
+        requested_bytes: 60 * MIB,
+        rounded_bytes: 60 * MIB,
+        segment_bytes: 60 * MIB,
+        stream: Stream::DEFAULT,
+        pool: PoolKind::Large,
+        private_pool: None,
+        by_limit: false,
+    };
+    let findings = examine_failure(&scenario.allocator.memory_view(), &request);
+    assert_eq!(codes(&findings), [FindingCode::FreedMeanwhile]);
+    let figures = ["idle_bytes", "largest_usable_bytes", "room_bytes"].map(|name| mib(&findings[0], name));
+    assert_eq!(figures, [69, 69, 20]);
+    assert!(findings[0].headline.ends_with("other threads or processes gave memory back meanwhile"), "{findings:?}");
+    scenario.take(60);
+}
+
+/// What the own stream has idle does not come together with what the other's segments give back.
+#[test]
+fn what_another_stream_gives_back_is_not_added_to_holes_of_the_own() {
+    let scenario = Scenario::new(130, "");
+    let own = scenario.take(50);
+    let other = scenario.take_on(60, Stream(1));
+    scenario.free([own]);
+    scenario.take(12);
+    scenario.free([other]);
+    let pin = scenario.take_on(12, Stream(1));
+    let error = scenario.fail(84);
+    let idle = finding(error.findings(), FindingCode::IdleCacheOfAnotherStream);
+    assert_eq!(
+        idle.advice[0],
+        "free what pins the segments of stream 1: that gives back 60.00 MiB at most, and at least 4.00 MiB more has to be freed \
+         elsewhere"
+    );
+    let error = scenario.fail(80);
+    let idle = finding(error.findings(), FindingCode::IdleCacheOfAnotherStream);
+    assert!(idle.advice[0].ends_with("stream 1: whole segments go back to the device and serve every stream"));
+    scenario.free([pin]);
+    scenario.fail(84);
+    scenario.take(80);
 }
 
 #[test]

@@ -122,3 +122,41 @@ fn flat_then_a_spike_then_a_steady_rise_is_found_with_its_slope() {
     assert!(live[359] < 20_000 * MIB, "lower than the spike");
     assert_ne!(judged(&live[..300]).trend, Trend::Leak);
 }
+
+/// A buffer that is filled and emptied by chance, as one that is replayed from: what it holds is a random walk that never falls below nothing.
+#[test]
+fn a_random_walk_is_seldom_taken_for_a_leak() {
+    let mut leak_count = 0;
+    for seed in 1..=400 {
+        let mut random = Random::of(seed);
+        let mut held = 0_i64;
+        let live: Vec<i64> = (0..100)
+            .map(|_| {
+                for _ in 0..4 {
+                    held = if random.below(2) == 0 { (held + 1).min(200) } else { (held - 1).max(0) };
+                }
+                held * MIB
+            })
+            .collect();
+        leak_count += usize::from(judged(&live).trend == Trend::Leak);
+    }
+    assert!(leak_count <= 8, "{leak_count} of 400");
+}
+
+/// Chance decides which steps keep something, how much comes and goes, and how much is kept: in the end it is found.
+#[test]
+fn a_leak_among_what_comes_and_goes_is_found() {
+    for seed in 1..=400 {
+        let mut random = Random::of(seed);
+        let (one_in, noise) = (1 + random.below(6), random.below(8));
+        let mut kept = 0_i64;
+        let live: Vec<i64> = (0..300)
+            .map(|_| {
+                kept += i64::from(random.below(one_in) == 0);
+                (kept + random.below(noise + 1) as i64) * MIB
+            })
+            .collect();
+        let trend = judged(&live);
+        assert_eq!(trend.trend, Trend::Leak, "seed {seed}: one step in {one_in}, noise {noise}: {trend:?}");
+    }
+}

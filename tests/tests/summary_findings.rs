@@ -96,7 +96,7 @@ fn what_is_kept_once_an_epoch_is_a_leak_by_the_epochs_though_most_steps_are_flat
     let leak = last.findings.iter().find(|finding| finding.code() == FindingCode::Leak).unwrap();
     let Numbers::Leak { slope_bytes, step_count, failing_step, .. } = leak.numbers else { panic!("{leak:?}") };
     assert_eq!((slope_bytes, step_count), (2 * MIB as i64, 10));
-    let end = format!("epoch {} fails", failing_step.unwrap());
+    let end = format!("epoch {} fails at the latest", failing_step.unwrap());
     assert!(leak.headline.contains("grows by 2.00 MiB (2097152 B) an epoch, over 10 epochs"), "{leak}");
     assert!(leak.headline.ends_with(&end), "{leak}");
 }
@@ -132,6 +132,26 @@ fn flat_steps_and_steps_that_unwind_say_nothing() {
     }
     let after = epoch(2, 2, &allocator, &mut kept, |_| Vec::new());
     assert!(!codes(&after).contains(&FindingCode::Leak), "{after}");
+}
+
+#[test]
+fn what_an_epoch_s_steps_keep_and_its_end_gives_back_is_no_leak() {
+    for (steps, epochs) in [(16, 2), (20, 2), (32, 2), (50, 2), (100, 2), (200, 2), (30, 3), (100, 3), (30, 4)] {
+        let allocator = allocator();
+        let _current = allocator.make_current();
+        for number in 0..epochs {
+            let epoch = memtrack::epoch(number);
+            let mut outputs = Vec::new();
+            for step in 0..steps {
+                let _step = memtrack::step(number * steps + step);
+                outputs.push(Buffer::<u8>::uninit(&allocator, MIB).unwrap());
+            }
+            drop(outputs);
+            let summary = epoch.finish().unwrap();
+            assert_eq!(allocator.memory_allocated(), 0);
+            assert!(!codes(&summary).contains(&FindingCode::Leak), "{epochs} of {steps} steps: {summary}");
+        }
+    }
 }
 
 #[test]

@@ -269,37 +269,82 @@ impl OutOfMemory {
         }
     }
 
-    /// One sentence on what to do, from the numbers. A setting is named only where the findings, which know the settings, say that it
-    /// would have helped.
+    /// One sentence on what to do: that of the first finding, so that the two never differ; from the numbers where nothing was found.
     fn advice(&self) -> Cow<'static, str> {
-        let cached_bytes = self.reserved_bytes.saturating_sub(self.allocated_bytes);
         let within_limit_bytes = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved_bytes));
         let room_bytes = self.device_free_bytes.unwrap_or(0).min(within_limit_bytes);
-        let found = |code| self.findings.iter().find(|finding| finding.code() == code);
-        let advice = if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
-            "No freeing can help: the request alone is larger than what may be reserved"
-        } else if self.largest_free_block_bytes
-            >= self.rounded_bytes.max(self.largest_usable_block_bytes.saturating_add(1))
-        {
-            "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
-             one stream for both"
-        } else if let Some(finding) = found(FindingCode::SegmentTooLarge) {
-            return format!("There is room for the request but not for its segment: {}", finding.advice.join("; or "))
-                .into();
+        if let Some(finding) = self.findings.first() {
+            return self.advice_of(finding);
+        }
+        if self.rounded_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) {
+            NEVER_FITS.into()
         } else if room_bytes >= self.rounded_bytes && room_bytes < self.segment_bytes {
-            "There is room for the request but not for its segment: free buffers earlier"
-        } else if found(FindingCode::DeviceRefusesWithRoom).is_some() {
-            "The device refused although it says that it has room: try again, or ask for less at once"
-        } else if cached_bytes >= self.rounded_bytes {
-            "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
-        } else if found(FindingCode::LimitRefuses).is_some() {
-            "Raise the memory fraction, free buffers earlier, or make the batch smaller"
+            "There is room for the request but not for its segment: free buffers earlier".into()
         } else {
-            "Free buffers earlier or make the batch smaller"
-        };
-        advice.into()
+            FREE_EARLIER.into()
+        }
+    }
+
+    fn advice_of(&self, finding: &Finding) -> Cow<'static, str> {
+        let lines = || finding.advice.join("; ");
+        match finding.code() {
+            FindingCode::RequestNeverFits => NEVER_FITS.into(),
+            FindingCode::FailedAttemptAlive => {
+                "An earlier attempt that failed still holds memory: drop its error value before trying again".into()
+            }
+            FindingCode::LiveMemoryTooLarge
+                if self.segment_bytes > self.limit_bytes.unwrap_or(self.device_total_bytes) =>
+            {
+                "Make the batch smaller: no freeing makes room for a segment of that size".into()
+            }
+            FindingCode::LimitRefuses
+                if self.findings.iter().any(|other| other.code() == FindingCode::IdleCacheOfAnotherStream)
+                    && self.largest_free_block_bytes >= self.rounded_bytes =>
+            {
+                "Raise the memory fraction; or free what holds the segment of a free block of that size, which belongs to another stream \
+                 or pool"
+                    .into()
+            }
+            FindingCode::LimitRefuses => {
+                "Raise the memory fraction, free buffers earlier, or make the batch smaller".into()
+            }
+            FindingCode::Fragmentation => {
+                "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
+                    .into()
+            }
+            FindingCode::IdleCacheOfAnotherStream if self.largest_free_block_bytes >= self.rounded_bytes => {
+                "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
+                 one stream for both"
+                    .into()
+            }
+            FindingCode::IdleCacheOfAnotherStream => {
+                "Much of what is idle belongs to another stream or pool: free what holds its segments, or use one stream for both"
+                    .into()
+            }
+            FindingCode::SplitLimitRefuses => {
+                format!("A free block is large enough, but the split limit keeps it: {}", lines()).into()
+            }
+            FindingCode::PinnedSegment => format!("Few live bytes keep a segment: {}", lines()).into(),
+            FindingCode::SegmentTooLarge => {
+                format!("There is room for the request but not for its segment: {}", lines()).into()
+            }
+            FindingCode::DeviceRefusesWithRoom => {
+                "The device refused although it says that it has room: try again, or ask for less at once".into()
+            }
+            FindingCode::PendingFrees => {
+                "What was given back waits for other streams: let the stream that lags behind catch up".into()
+            }
+            FindingCode::FreedMeanwhile => "Memory has been given back meanwhile: try again".into(),
+            FindingCode::OtherProcesses | FindingCode::ForeignGrowth => {
+                "Others hold what is missing: end or move them, free buffers earlier or make the batch smaller".into()
+            }
+            _ => FREE_EARLIER.into(),
+        }
     }
 }
+
+const NEVER_FITS: &str = "No freeing can help: the request alone is larger than what may be reserved";
+const FREE_EARLIER: &str = "Free buffers earlier or make the batch smaller";
 
 #[cfg(test)]
 mod tests {
@@ -351,14 +396,14 @@ mod tests {
         let card_has_room = OutOfMemory { device_free_bytes: Some(500 * MIB), ..limited };
         advises(explained(card_has_room, 20 * MIB), ". Raise the memory fraction");
         advises(OutOfMemory { rounded_bytes: 3 * GIB, ..error.clone() }, ". No freeing can help");
-        advises(OutOfMemory { allocated_bytes: 500 * MIB, ..error.clone() }, ". Enough is cached, but in pieces");
         let medium = OutOfMemory { rounded_bytes: 5 * MIB, segment_bytes: 20 * MIB, ..error.clone() };
         advises(medium.clone(), ". There is room for the request but not for its segment: free buffers earlier");
-        advises(explained(medium.clone(), 20 * MIB), "its segment: free 10.00 MiB earlier");
+        advises(explained(medium.clone(), 20 * MIB), "its segment: free at least 10.00 MiB earlier");
         let more_room = OutOfMemory { device_free_bytes: Some(11 * MIB), ..medium.clone() };
         advises(
             explained(more_room, 20 * MIB),
-            "its segment: set large_segment_size_mb to 11 (it is 20); or free 9.00 MiB",
+            "its segment: set large_segment_size_mb to 11 (it is 20): such a segment fits now; set from the start it may help; free at \
+             least 9.00 MiB earlier",
         );
         let refused_with_room = OutOfMemory { device_free_bytes: Some(20 * MIB), ..medium };
         advises(explained(refused_with_room, 20 * MIB), ". The device refused although it says that it has room");
@@ -373,7 +418,6 @@ mod tests {
             ..error.clone()
         };
         advises(own_block_too_small, ". Free buffers earlier");
-        advises(OutOfMemory { largest_free_block_bytes: 100 * MIB, ..error.clone() }, ". A free block of that size");
         assert_eq!(format!("{error:?}"), error.to_string(), "what a `main` that returns it prints");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::segment_fit::opened_bytes;
+use super::segment_fit::{no_room_can_be_made, opened_bytes, taken_bytes};
 use super::size::{compared, size};
-use super::streams::idle_in_the_other_pool;
+use super::streams::{idle_in_the_other_pool, owner_of};
 use super::sums::total;
-use super::view::{AllocatorView, FailedAttemptView, Request};
+use super::view::{AllocatorView, FailedAttemptView, Request, SegmentView};
 use crate::stats::PoolKind;
 
 /// So many groups of live blocks are listed.
@@ -39,10 +39,13 @@ pub(super) fn live_memory_too_large(view: &AllocatorView, request: &Request) -> 
     let holders = view.live.iter().take(LISTED_COUNT).map(|group| format!("holds {group}"));
     let wanted_bytes = view.allocated_bytes.saturating_add(request.rounded_bytes);
     let share = short_bytes as f64 / wanted_bytes.max(1) as f64 * 100.0;
-    let mut advice = vec![format!(
-        "free {} more before this request, or make the batch smaller: it is {share:.1} % of what is live with the request",
-        size(short_bytes)
-    )];
+    let mut advice = vec![match no_room_can_be_made(view, request) {
+        Some(never) => format!("{never}; make the batch smaller"),
+        None => format!(
+            "free at least {} more before this request, or make the batch smaller: it is {share:.1} % of what is live with the request",
+            size(short_bytes)
+        ),
+    }];
     if cached_bytes == 0 && other_pool_bytes == 0 {
         advice.push("emptying the cache cannot help: nothing is cached".to_owned());
     }
@@ -81,6 +84,29 @@ pub(super) fn device_refuses_with_room(view: &AllocatorView, request: &Request) 
         "or the device's own memory is in pieces: ask for less at once".to_owned(),
     ];
     Some(Finding::new(Severity::Cause, numbers, headline).advice(advice))
+}
+
+/// By the figures nothing is in the way: what was is gone.
+pub(super) fn freed_meanwhile(view: &AllocatorView, request: &Request) -> Finding {
+    let own = (request.private_pool, request.stream, request.pool);
+    let usable = view.segments.iter().filter(|segment| owner_of(segment) == own).flat_map(SegmentView::holes);
+    let (idle_bytes, largest_usable_bytes, room_bytes) =
+        (view.idle_bytes(), usable.max().unwrap_or(0), view.room_bytes());
+    let numbers = Numbers::FreedMeanwhile {
+        requested_bytes: request.requested_bytes,
+        idle_bytes,
+        largest_usable_bytes,
+        room_bytes,
+    };
+    let [asked, idle, usable, room] = compared([request.requested_bytes, idle_bytes, largest_usable_bytes, room_bytes]);
+    let fits_now = largest_usable_bytes >= request.rounded_bytes || room_bytes >= taken_bytes(view, request);
+    let or_else = if fits_now { "" } else { ", or what is idle is in pieces" };
+    let headline = format!(
+        "{asked} was refused, and the figures taken just after show nothing that forbids it: {idle} idle, the largest free block for it \
+         {usable}, {room} not reserved; other threads or processes gave memory back meanwhile{or_else}"
+    );
+    let advice = "try again; where it happens often, let threads take turns at their peaks".to_owned();
+    Finding::new(Severity::Note, numbers, headline).advice([advice])
 }
 
 /// What a failed attempt allocated keeps memory from the next one.

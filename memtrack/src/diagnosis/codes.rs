@@ -243,6 +243,17 @@ findings! {
         /// What the attempt had asked for when it failed.
         attempt_requested_bytes: u64,
     }
+    /// Nothing in the figures forbids the request any more: others gave memory back between the failure and the look at it.
+    FreedMeanwhile = "freed-meanwhile" {
+        /// As asked for.
+        requested_bytes: u64,
+        /// Reserved and in no use now.
+        idle_bytes: u64,
+        /// The largest free block now that the request can be served from.
+        largest_usable_bytes: u64,
+        /// What the device, or the limit, has left now.
+        room_bytes: u64,
+    }
     /// A request of somebody else fails while this allocator keeps memory that it does not use.
     CacheStarvesOutside = "cache-starves-outside" {
         /// What was asked for outside.

@@ -100,10 +100,26 @@ impl LeakDetector {
         leak::judge(&self.floors).of(self.unit)
     }
 
+    /// The same when `live_bytes` are live now: what has been given back since the last step ended was no leak.
+    pub(crate) fn trend_at(&self, live_bytes: i64) -> FloorTrend {
+        match self.floors.split_last() {
+            Some((last, before)) if live_bytes < last.live_bytes => {
+                let now = Floor { live_bytes, peak_bytes: None, ..*last };
+                leak::judge(&[before, &[now]].concat()).of(self.unit)
+            }
+            _ => self.trend(),
+        }
+    }
+
     /// What is to be said of them now, whether it was reported or not: a leak with its forecast, or a one-time allocation.
     pub fn finding(&self, view: &AllocatorView) -> Option<Finding> {
+        self.finding_of(self.trend(), view)
+    }
+
+    /// As [`finding`](Self::finding), of a trend of these floors.
+    pub(crate) fn finding_of(&self, trend: FloorTrend, view: &AllocatorView) -> Option<Finding> {
         let growth = growth_by_group(&self.base, &view.live);
-        self.trend().finding(Some(live_capacity_bytes(view)), &growth, self.floors.len() as u64)
+        trend.finding(Some(live_capacity_bytes(view)), &growth, self.floors.len() as u64)
     }
 }
 

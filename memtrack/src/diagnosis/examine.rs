@@ -7,7 +7,7 @@ use super::view::{AllocatorView, Request};
 use super::{capacity, churn, fragmentation, limit, outside, segment_fit, streams};
 use crate::units::MIB;
 
-/// Why a request failed, the most likely cause first.
+/// Why a request failed, the most likely cause first; never empty.
 pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> {
     if let Some(finding) = limit::request_never_fits(view, request) {
         return vec![finding];
@@ -37,6 +37,10 @@ pub fn examine_failure(view: &AllocatorView, request: &Request) -> Vec<Finding> 
         }
     }
     findings.extend(outside::foreign_growth(view));
+    // Where the driver's own pool serves there are no segments to look at.
+    if findings.is_empty() {
+        findings.push(capacity::freed_meanwhile(view, request));
+    }
     findings
 }
 

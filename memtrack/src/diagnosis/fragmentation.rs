@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::segment_fit::{no_room_can_be_made, page_bytes, pages_for};
 use super::size::{compared, size};
 use super::sums::{is_at_most_one_in, total};
 use super::view::{AllocatorView, BlockView, Request, SegmentView};
@@ -133,23 +134,24 @@ fn pinning_line(view: &AllocatorView, segment: &SegmentView) -> String {
 
 /// What whole pages of expandable segments would give of a hole, wherever in a page it begins.
 fn whole_page_bytes(view: &AllocatorView, pool: PoolKind, hole_bytes: u64) -> u64 {
-    let page_bytes = match pool {
-        PoolKind::Small => 2 * MIB,
-        PoolKind::Large => view.settings.large_segment_size_bytes.max(1),
-    };
+    let page_bytes = page_bytes(view, pool);
     (hole_bytes / page_bytes).saturating_sub(1).saturating_mul(page_bytes)
 }
 
-/// What would have avoided it, by the figures, less what is done already.
+/// What may avoid it, less what is done already. Settings that change where blocks come to lie have to be there from the start, and
+/// nobody knows what a program comes to with them: they are possibilities, named only where the figures do not speak against them.
 fn cures(view: &AllocatorView, request: &Request, holes: &[u64], short_bytes: u64) -> Vec<String> {
     let settings = &view.settings;
     let mut cures = Vec::new();
     let page_bytes = total(holes.iter().map(|bytes| whole_page_bytes(view, request.pool, *bytes)));
     let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
-    let pages_would_do = page_bytes.saturating_add(room_bytes) >= request.rounded_bytes;
+    // A limit is asked about no less than the segment.
+    let needed_bytes = pages_for(view, request).max(if view.limit_bytes.is_some() { request.segment_bytes } else { 0 });
+    let pages_would_do = page_bytes.saturating_add(room_bytes) >= needed_bytes;
     if !settings.expandable_segments && settings.expandable_possible && pages_would_do {
         cures.push(format!(
-            "set expandable_segments:True: free pages of partly used segments, at least {} of these holes, are then reused for any size",
+            "set expandable_segments:True before the program starts: free pages of partly used segments, at least {} of these holes, can \
+             then be reused for any size, which may help",
             size(page_bytes)
         ));
     }
@@ -162,16 +164,17 @@ fn cures(view: &AllocatorView, request: &Request, holes: &[u64], short_bytes: u6
         && settings.max_split_size_bytes.is_none_or(|bytes| bytes / MIB > limit_mib)
     {
         cures.push(format!(
-            "set max_split_size_mb:{limit_mib} or less, down to {}: segments of that size are then not cut for smaller requests",
+            "set max_split_size_mb:{limit_mib} or less, down to {}, before the program starts: segments of that size are then not cut for \
+             smaller requests, which open segments of their own; it may help",
             settings.large_segment_size_bytes / MIB
         ));
     }
     if cures.is_empty() {
         // All of it is in force: what is left is to need less.
-        cures.push(format!(
-            "live memory is what is left to change: free {} more, or make the batch smaller",
-            size(short_bytes)
-        ));
+        cures.push(no_room_can_be_made(view, request).unwrap_or_else(|| {
+            let short = size(short_bytes);
+            format!("live memory is what is left to change: free at least {short} more, or make the batch smaller")
+        }));
     } else {
         cures.push("or allocate what lives long before what comes and goes".to_owned());
     }
@@ -261,7 +264,10 @@ fn pinned_segment(view: &AllocatorView, segment: &SegmentView, severity: Severit
     let mut advice = vec![format!("free {by} for {} to go back", size(segment_bytes))];
     let page_bytes = total(segment.holes().map(|bytes| whole_page_bytes(view, segment.pool, bytes)));
     if !view.settings.expandable_segments && view.settings.expandable_possible && page_bytes > 0 {
-        advice.push(format!("or set expandable_segments:True: at least {} of it could then go back", size(page_bytes)));
+        advice.push(format!(
+            "or set expandable_segments:True before the program starts: at least {} of it could then go back, which may help",
+            size(page_bytes)
+        ));
     } else {
         advice.push("or allocate what lives long first, before large segments are cached".to_owned());
     }

@@ -104,7 +104,7 @@ pub struct FloorTrend {
     unit: Unit,
 }
 
-/// How long it goes on. A step is an epoch in a series of epochs.
+/// How long it goes on at most: memory in pieces, and growth that quickens, end it sooner. A step is an epoch in a series of epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -247,7 +247,10 @@ impl FloorTrend {
             self.unit.counted(self.step_count)
         );
         if let Some(Forecast { steps_left, failing_step }) = forecast {
-            headline.push_str(&format!("; {} more fit, {name} {failing_step} fails", self.unit.counted(steps_left)));
+            headline.push_str(&format!(
+                "; at most {} more fit, {name} {failing_step} fails at the latest",
+                self.unit.counted(steps_left)
+            ));
         }
         let owner = top.map(|group| {
             if self.is_late {
@@ -351,14 +354,37 @@ mod tests {
         let of_steps = text(leak).unwrap_or_default();
         assert!(
             of_steps
-                .contains("end of a step grows by 10 B (10 B) a step, over 10 steps; 9 steps more fit, step 22 fails"),
+                .contains("end of a step grows by 10 B (10 B) a step, over 10 steps; at most 9 steps more fit, step 22 fails at the latest"),
             "{of_steps}"
         );
         let of_epochs = text(leak.of_epochs()).unwrap_or_default();
-        assert!(of_epochs.contains("an epoch, over 10 epochs; 9 epochs more fit, epoch 22 fails"), "{of_epochs}");
+        assert!(
+            of_epochs.contains("an epoch, over 10 epochs; at most 9 epochs more fit, epoch 22 fails"),
+            "{of_epochs}"
+        );
         assert!(!of_epochs.contains("step"), "{of_epochs}");
         let once = text(judged((0..20).map(|n| i64::from(n > 9))).of_epochs()).unwrap_or_default();
         assert!(once.contains("it grew in 1 epoch, and has not grown for 9 epochs"), "{once}");
+    }
+
+    #[test]
+    fn what_has_come_back_to_its_start_or_rises_no_more_is_no_leak() {
+        for tooth in [16, 20, 32, 50, 100, 200] {
+            for teeth in 1..5 {
+                let trend = judged((0..tooth * teeth).map(|n| n % tooth + 1).chain([0])).trend;
+                assert_ne!(trend, Trend::Leak, "{teeth} teeth of {tooth}, and all is free");
+                if teeth > 1 {
+                    let trend = judged((0..tooth * teeth).map(|n| n % tooth + 1)).trend;
+                    assert_ne!(trend, Trend::Leak, "{teeth} teeth of {tooth}, the last at its top");
+                }
+            }
+        }
+        let then_more = (0..50).map(|n| n % 50).chain((0..120).map(|n| n * 2));
+        assert_eq!(judged(then_more).trend, Trend::Leak, "from the fall on it rises to a new height");
+        assert_eq!(judged((0..120).map(|n: i64| n.min(100) << 20)).trend, Trend::Unclear, "full for twenty steps");
+        assert_eq!(judged((0..120).map(|n: i64| n << 20)).trend, Trend::Leak);
+        let with_a_cache = (0..200).map(|n| n % 10 * 10 + n);
+        assert_eq!(judged(with_a_cache).trend, Trend::Leak, "one a step beside up to ninety that come and go");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use super::segment_fit::taken_bytes;
 use super::size::{compared, size};
 use super::view::{AllocatorView, Request};
 
+/// A fraction is what this moment needs. With more to reserve a program gives less back on its way, and may come to need more.
+const FOR_NOW: &str = ": enough at this moment; a run that has it from the start may need more";
+
 /// The request alone is more than may ever be reserved.
 pub(super) fn request_never_fits(view: &AllocatorView, request: &Request) -> Option<Finding> {
     let capacity_bytes = view.capacity_bytes();
@@ -53,7 +56,7 @@ fn raise_for_all(view: &AllocatorView, request: &Request) -> String {
     };
     if free_bytes >= taken_bytes {
         let fraction = fraction_for(view.reserved_bytes.saturating_add(taken_bytes), total_bytes);
-        return format!("raise the memory fraction to at least {fraction}");
+        return format!("raise the memory fraction to at least {fraction}{FOR_NOW}");
     }
     let short_bytes = taken_bytes - free_bytes;
     let within_reach_bytes = view.reserved_bytes.saturating_add(free_bytes).min(total_bytes);
@@ -78,9 +81,18 @@ fn raise_for_all(view: &AllocatorView, request: &Request) -> String {
     )
 }
 
+/// What a fraction of so many thousandths allows, by the very arithmetic of the allocator: a product that is no whole number is cut off,
+/// and from 1 up there is no limit.
+fn allowed_bytes(thousandths: u64, total_bytes: u64) -> u64 {
+    if thousandths >= 1000 { u64::MAX } else { (thousandths as f64 / 1000.0 * total_bytes as f64) as u64 }
+}
+
 /// The least fraction, in thousandths, whose limit is no less than `needed_bytes`, as `0.813`.
 fn fraction_for(needed_bytes: u64, total_bytes: u64) -> String {
-    let thousandths = (u128::from(needed_bytes) * 1000).div_ceil(u128::from(total_bytes.max(1))).min(1000);
+    let exact = (u128::from(needed_bytes) * 1000 / u128::from(total_bytes.max(1))).min(1000) as u64;
+    // The limit of the exact fraction may come out a byte below or above.
+    let allows = |thousandths: &u64| allowed_bytes(*thousandths, total_bytes) >= needed_bytes;
+    let thousandths = (exact.saturating_sub(1)..1000).find(allows).unwrap_or(1000);
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }
 
@@ -106,8 +118,42 @@ pub(super) fn limit_refuses(view: &AllocatorView, request: &Request) -> Option<F
         if view.settings.expandable_segments { "pages" } else { "a segment" },
     );
     let advice = format!(
-        "raise the memory fraction to at least {}, which allows {needed}",
+        "raise the memory fraction to at least {}, which allows {needed}{FOR_NOW}",
         fraction_for(needed_limit_bytes, view.device_total_bytes)
     );
     Some(Finding::new(Severity::Cause, numbers, headline).advice([advice]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{GIB, MIB};
+
+    #[test]
+    fn the_fraction_allows_what_is_needed_and_a_thousandth_less_does_not() {
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut below = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % bound
+        };
+        let odd = [1, 999, 1000, 1001, 3 * MIB + 512, 85_045_870_592, 1 << 53, (1 << 60) + 511];
+        let whole = [10, 100, 200, 250, 1000, 1023, 10_000, 81_920, 143_160].map(|mib| mib * MIB);
+        let any: Vec<u64> = (0..300).map(|_| 1 + below(300 * GIB)).collect();
+        for total_bytes in odd.into_iter().chain(whole).chain(any) {
+            let limits = (0..1000).map(|thousandths| allowed_bytes(thousandths, total_bytes));
+            let near = limits.flat_map(|limit| [limit.saturating_sub(1), limit, limit + 1]);
+            let needed = near.chain((0..=1000).map(|part| (u128::from(total_bytes) * part / 1000) as u64));
+            for needed_bytes in needed.filter(|bytes| *bytes <= total_bytes) {
+                let text = fraction_for(needed_bytes, total_bytes);
+                let fraction: f64 = text.parse().unwrap_or(f64::NAN);
+                // As `set_fraction` of the allocator does it.
+                let allows = |fraction: f64| fraction >= 1.0 || (fraction * total_bytes as f64) as u64 >= needed_bytes;
+                assert!(allows(fraction), "{text} of {total_bytes} for {needed_bytes}");
+                let less = ((fraction * 1000.0).round() - 1.0) / 1000.0;
+                assert!(less < 0.0 || !allows(less), "{text} of {total_bytes} for {needed_bytes} could be less");
+            }
+        }
+    }
 }

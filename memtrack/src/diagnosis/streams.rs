@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
+use super::segment_fit::taken_bytes;
 use super::size::{compared, size};
 use super::sums::total;
 use super::view::{AllocatorView, Request, SegmentView};
@@ -111,14 +112,36 @@ pub(super) fn idle_cache_of_another_stream(view: &AllocatorView, request: &Reque
         ));
     }
     if kept_bytes < largest_stream_idle_bytes {
-        advice.push(format!(
-            "free what pins the segments of {owner}: whole segments go back to the device and serve every stream"
-        ));
+        advice.push(unpin(view, request, largest, &owner, room_bytes));
     }
     if largest.0 == request.private_pool {
         advice.push("or allocate on one stream and tell the other with record_stream".to_owned());
     }
     Some(Finding::new(Severity::Cause, numbers, headline).evidence(evidence).advice(advice))
+}
+
+/// What pins the segments of `largest` is to be freed; how far that goes. Holes in the own stream's segments count for nothing: they do
+/// not come together with what the device has left.
+fn unpin(view: &AllocatorView, request: &Request, largest: Owner, owner: &str, room_bytes: u64) -> String {
+    let of_owner = || view.segments.iter().filter(|segment| owner_of(segment) == largest && !view.may_go_back(segment));
+    let is_kept = |segment: &SegmentView| segment.is_kept || (view.default_pools_kept && largest.0.is_none());
+    if of_owner().any(is_kept) {
+        return format!("free what pins the segments of {owner}: they go back once nothing keeps their pool either");
+    }
+    let given_back_bytes = total(of_owner().map(SegmentView::size_bytes));
+    let then_bytes = room_bytes.saturating_add(given_back_bytes);
+    match taken_bytes(view, request).checked_sub(then_bytes) {
+        None | Some(0) => {
+            format!(
+                "free what pins the segments of {owner}: whole segments go back to the device and serve every stream"
+            )
+        }
+        Some(short_bytes) => format!(
+            "free what pins the segments of {owner}: that gives back {} at most, and at least {} more has to be freed elsewhere",
+            size(given_back_bytes),
+            size(short_bytes)
+        ),
+    }
 }
 
 /// At least `least_bytes` were given back and wait for other streams.

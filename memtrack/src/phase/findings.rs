@@ -66,19 +66,29 @@ impl Watched {
         findings.extend(diagnosis::retries_every_step(closed.step_count, retry_count, reserved_bytes, limit_bytes));
         let _ = lock(&self.epochs).end(closed.scope.after_bytes, closed.scope.peak_bytes, || view.clone());
         let is_suspected = live.iter().any(EpochSite::is_suspected);
-        findings.extend(of_floors(&lock(&self.steps).detector, &lock(&self.epochs).detector, is_suspected, &view));
+        let live_bytes = closed.scope.after_bytes;
+        let (steps, epochs) = (lock(&self.steps), lock(&self.epochs));
+        findings.extend(of_floors([&steps.detector, &epochs.detector], live_bytes, is_suspected, &view));
+        drop((steps, epochs));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         findings
     }
 }
 
 /// A leak that either series shows; what was allocated once only where nothing speaks for a leak. Steps go first, since they tell sooner;
-/// what is kept once an epoch is flat for most of them, and shows in the epochs.
-fn of_floors(steps: &LeakDetector, epochs: &LeakDetector, is_suspected: bool, view: &AllocatorView) -> Option<Finding> {
-    let series = [steps, epochs].map(|detector| (detector, detector.trend().trend));
-    let first = |sought| series.iter().find(|(_, trend)| *trend == sought).map(|(detector, _)| *detector);
+/// what is kept once an epoch is flat for most of them, and shows in the epochs. What is live at the end of the epoch is the latest of
+/// both: what its steps kept and it gave back is no leak.
+fn of_floors(
+    detectors: [&LeakDetector; 2],
+    live_bytes: i64,
+    is_suspected: bool,
+    view: &AllocatorView,
+) -> Option<Finding> {
+    let series = detectors.map(|detector| (detector, detector.trend_at(live_bytes)));
+    let first = |sought| series.iter().find(|(_, trend)| trend.trend == sought);
     let is_open = is_suspected || first(Trend::Unclear).is_some();
-    first(Trend::Leak).or_else(|| first(Trend::OneTime).filter(|_| !is_open))?.finding(view)
+    let (detector, trend) = first(Trend::Leak).or_else(|| first(Trend::OneTime).filter(|_| !is_open))?;
+    detector.finding_of(*trend, view)
 }
 
 /// As `{finding:#}`, with names that stay in their line.

@@ -83,7 +83,7 @@ impl StreamPools {
         let pool = self.rules.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
         let mut best = self.free(pool).best_fit(request.size_bytes)?;
-        if self.blocks[best.1.index].is_expandable() {
+        if self.blocks[best.1.index].is_expandable() && !(self.rules.is_compact && request.expandable) {
             best = self.step_over_expandable(pool, best, request.expandable)?;
         }
         let (position, found) = best;

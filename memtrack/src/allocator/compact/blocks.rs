@@ -22,8 +22,8 @@ impl StreamPools {
         self.free(pool).iter().find(|free| free.address <= address && address - free.address < free.size_bytes)
     }
 
-    /// Enters that slots within a hole have pages now: they are a free block, merged with its free neighbours. `now` is when.
-    pub(super) fn enter_pages(&mut self, pool: PoolKind, slots: &Range<u64>, stack: StackId, now: u64) {
+    /// Enters that slots within a hole have pages now: they are a free block, merged with its free neighbours.
+    pub(super) fn enter_pages(&mut self, pool: PoolKind, slots: &Range<u64>, stack: StackId) {
         let Some((_, &hole)) = self.unmapped(pool).range(..=slots.start).next_back() else { return };
         let Block { address, size_bytes, next, segment, .. } = self.blocks[hole];
         debug_assert!(slots.end <= address + size_bytes, "the slots lie within one hole");
@@ -42,7 +42,7 @@ impl StreamPools {
             self.unmapped_mut(pool).insert(slots.start, index);
         }
         self.blocks[index].segment_stack = stack;
-        self.enter_mapped(index, slots.end - slots.start, now);
+        self.enter_mapped(index, slots.end - slots.start, 0);
     }
 
     /// Enters that slots within a free block lost their pages: they are a hole. Returns when the block was freed, `None` if there is no such

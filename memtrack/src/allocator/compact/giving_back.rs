@@ -28,7 +28,7 @@ impl Inner {
     ) -> Result<(), DeviceError> {
         let has_pages = |free: &FreeBlock| !whole_slots(free.address, free.size_bytes).is_empty();
         let free: Vec<FreeBlock> = pools.free(pool).iter().filter(has_pages).collect();
-        self.take_old_mappings(growth, shard.stream, pool, &free)?;
+        self.take_old_mappings(growth, shard.stream, pools, pool, &free)?;
         for free in free {
             self.give_back_block(growth, shard.stream, pools, pool, &free)?;
         }
@@ -50,6 +50,7 @@ impl Inner {
         &self,
         growth: &mut Growth,
         stream: Stream,
+        pools: &StreamPools,
         pool: PoolKind,
         free: &[FreeBlock],
     ) -> Result<(), DeviceError> {
@@ -65,9 +66,7 @@ impl Inner {
         let mut streams: BTreeSet<Stream> =
             old.iter().filter_map(|slot| compact.books.range_of(*slot)).map(|range| range.stream).collect();
         if streams.remove(&stream) || !free.is_empty() {
-            let now = self.growth_clock();
-            compact.work.synchronize(&*self.device, stream, now)?;
-            self.advance_growth_clock();
+            compact.work.synchronize(&*self.device, stream, pools.clock())?;
         }
         // Their pools are not locked. No block lies where they have old mappings, and none will while growth is locked.
         for stream in streams {

@@ -43,9 +43,8 @@ impl Inner {
         growth.compact.stats.growth_count += 1;
         let may_move = self.may_move(&shards);
         if may_move && growth.compact.books.has_old_mappings() {
-            growth.compact.work.refresh(&*self.device, shard.stream, self.growth_clock());
+            growth.compact.work.refresh(&*self.device, shard.stream, stock.own().clock());
         }
-        self.advance_growth_clock();
         let moved_before = growth.compact.stats.moved_page_count;
         let made = if may_move {
             self.make_place(growth, request, &mut stock, &shards)
@@ -62,17 +61,6 @@ impl Inner {
         // The place is whole, and its pools were locked all the while.
         let Some((index, split)) = pools.serve_at(pool, start, &sized) else { return Ok(Err(Refusal::Device)) };
         Ok(Ok(shard.enter(pools, index, split, origin)))
-    }
-
-    /// The clock of growths: the count that frees are stamped with.
-    pub(super) fn growth_clock(&self) -> u64 {
-        self.search_count(PoolKind::Large)
-    }
-
-    /// To be called under the locks of the pools of which something was noted at the clock's time.
-    pub(super) fn advance_growth_clock(&self) {
-        self.count_search(PoolKind::Small);
-        self.count_search(PoolKind::Large);
     }
 
     /// Brings the requested peak up to date, this request counted in.
@@ -249,11 +237,11 @@ impl Inner {
         is_short: impl Fn(usize) -> bool,
     ) -> HashSet<Stream> {
         stock.take_all(shards);
-        let (own, now, compact) = (stock.own_stream, self.growth_clock(), &mut growth.compact);
-        let others = stock.streams().into_iter().filter(|stream| *stream != own);
-        let others: Vec<Stream> = others.collect();
-        for stream in &others {
-            compact.work.refresh(&*self.device, *stream, now);
+        let (own, compact) = (stock.own_stream, &mut growth.compact);
+        let others: Vec<(Stream, u64)> =
+            stock.iter().filter(|(stream, _)| *stream != own).map(|(stream, pools)| (stream, pools.clock())).collect();
+        for (stream, now) in &others {
+            compact.work.refresh(&*self.device, *stream, *now);
         }
         let mut joined = HashSet::new();
         let spares = Spares::of(stock.iter(), own, &compact.work, &joined);
@@ -261,10 +249,9 @@ impl Inner {
             compact.stats.wait_count += 1;
             // One that cannot be waited for keeps its pages.
             let is_joined =
-                |stream: &Stream| compact.work.join(&*self.device, own, *stream, now).is_ok();
-            joined = others.into_iter().filter(is_joined).collect();
+                |(stream, now): &(Stream, u64)| compact.work.join(&*self.device, own, *stream, *now).is_ok();
+            joined = others.into_iter().filter(is_joined).map(|(stream, _)| stream).collect();
         }
-        self.advance_growth_clock();
         joined
     }
 

@@ -46,10 +46,6 @@ impl<'a> Stock<'a> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Stream, &StreamPools)> {
         self.held.iter().map(|(shard, pools)| (shard.stream, &**pools))
     }
-
-    pub(super) fn streams(&self) -> Vec<Stream> {
-        self.held.iter().map(|(shard, _)| shard.stream).collect()
-    }
 }
 
 /// A page on its way to a slot.
@@ -91,7 +87,7 @@ impl Inner {
         slots: &[u64],
         givers: &[u64],
     ) -> Result<Result<(), Refusal>, DeviceError> {
-        self.clear(growth, stock.own_stream, slots)?;
+        self.clear(growth, stock, slots)?;
         let new_count = slots.len() - givers.len();
         let created = match self.create_pages(new_count) {
             Ok(created) => created,
@@ -130,16 +126,14 @@ impl Inner {
     }
 
     /// Takes old mappings away from slots, waiting for the stream if it may use them still.
-    fn clear(&self, growth: &mut Growth, stream: Stream, slots: &[u64]) -> Result<(), DeviceError> {
+    fn clear(&self, growth: &mut Growth, stock: &mut Stock<'_>, slots: &[u64]) -> Result<(), DeviceError> {
+        let stream = stock.own_stream;
         let compact = &mut growth.compact;
         let old = |range: Range<u64>| compact.books.old_mappings(range).map(|(slot, freed_at, _)| (slot, freed_at));
         let old: Vec<(u64, u64)> = unbroken(slots).into_iter().flat_map(old).collect();
         if old.iter().any(|(_, freed_at)| !compact.work.is_over(stream, *freed_at)) {
             compact.stats.wait_count += 1;
-            let now = self.growth_clock();
-            let waited = compact.work.synchronize(&*self.device, stream, now);
-            self.advance_growth_clock();
-            waited?;
+            compact.work.synchronize(&*self.device, stream, stock.own().clock())?;
         }
         for (slot, _) in old {
             self.unmap_slot(slot)?;
@@ -203,7 +197,7 @@ impl Inner {
     /// Slots of the own pools own their pages now.
     fn enter_owned(&self, growth: &Growth, stock: &mut Stock<'_>, pool: PoolKind, slots: &Range<u64>) {
         let stream = stock.own_stream;
-        stock.own().enter_pages(pool, slots, growth.asked_at, self.growth_clock());
+        stock.own().enter_pages(pool, slots, growth.asked_at);
         self.record_segment(growth, TraceAction::SegmentMap, slots.start, slots.end - slots.start, stream);
     }
 

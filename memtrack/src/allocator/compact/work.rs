@@ -1,7 +1,7 @@
 //! Which frees are so long ago that the work which used their blocks is over.
 //!
-//! The allocator's count of growths is its clock: each free is stamped with it, and so is an event recorded on a stream, which covers all
-//! frees stamped so before it. Whoever records one under the lock of the stream's pools moves the clock on before letting that go.
+//! The count of a stream's frees is its clock: each free is stamped with it, and so is an event, recorded under the lock of the stream's pools,
+//! which covers all frees before it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -57,7 +57,7 @@ impl Work {
         self.0.get(&stream).is_some_and(|work| work.is_over(freed_at))
     }
 
-    /// Finds out what is over of a stream whose pools are locked. The clock has to be moved on afterwards.
+    /// Finds out what is over of a stream whose pools are locked and whose clock says `now`.
     pub(super) fn refresh(&mut self, device: &dyn Device, stream: Stream, now: u64) {
         let work = self.0.entry(stream).or_default();
         work.poll(device);
@@ -83,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Everything is over that the stream was given up to `now`. Its pools are locked, and the clock has to be moved on afterwards.
+    /// Waits until everything is over that the stream was given up to `now`. Its pools are locked.
     pub(super) fn synchronize(&mut self, device: &dyn Device, stream: Stream, now: u64) -> Result<(), DeviceError> {
         device.synchronize_stream(stream)?;
         let work = self.0.entry(stream).or_default();

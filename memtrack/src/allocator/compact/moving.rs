@@ -89,7 +89,7 @@ impl Inner {
     ) -> Result<Result<(), Refusal>, DeviceError> {
         self.clear(growth, stock, slots)?;
         let new_count = slots.len() - givers.len();
-        let created = match self.create_pages(new_count) {
+        let created = match self.create_pages(growth, new_count) {
             Ok(created) => created,
             Err(error) if error.is_out_of_memory() => return Ok(Err(Refusal::Device)),
             Err(error) => return Err(error),
@@ -114,10 +114,10 @@ impl Inner {
             placed_count += count;
         }
         // What was created for slots that it did not come to.
-        for unused in coming.iter().skip(placed_count).filter(|coming| coming.is_new) {
-            if self.pages()?.release_physical(unused.memory).is_err() {
-                growth.unmapped.push(unused.memory);
-            }
+        let unused = coming.iter().skip(placed_count).filter(|coming| coming.is_new);
+        growth.unmapped.extend(unused.map(|coming| coming.memory));
+        if outcome.is_err() {
+            let _ = self.release_unmapped(growth);
         }
         match outcome {
             Err(error) if error.is_out_of_memory() => Ok(Err(Refusal::Device)),
@@ -144,16 +144,16 @@ impl Inner {
     }
 
     /// So many pages, or none.
-    fn create_pages(&self, count: usize) -> Result<Vec<PhysicalMemory>, DeviceError> {
+    fn create_pages(&self, growth: &mut Growth, count: usize) -> Result<Vec<PhysicalMemory>, DeviceError> {
         let device = self.pages()?;
         let mut created = Vec::with_capacity(count);
         while created.len() < count {
             match device.create(PAGE_BYTES) {
                 Ok(memory) => created.push(memory),
                 Err(error) => {
-                    for memory in created {
-                        let _ = device.release_physical(memory);
-                    }
+                    // What the device does not take back now is offered again.
+                    growth.unmapped.extend(created);
+                    let _ = self.release_unmapped(growth);
                     return Err(error);
                 }
             }

@@ -48,7 +48,8 @@ impl Streams {
         let event = self.next_event;
         self.next_event += 1;
         let waits = self.pending_waits(stream);
-        if self.busy.contains(&stream) || !waits.is_empty() {
+        // Nor is it complete before those that came before it.
+        if self.busy.contains(&stream) || !waits.is_empty() || self.by_stream.contains_key(&stream) {
             self.pending.insert(event, stream);
             self.by_stream.entry(stream).or_default().push_back(event);
             if !waits.is_empty() {

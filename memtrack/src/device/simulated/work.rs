@@ -49,18 +49,14 @@ impl Work {
             self.violations.push(format!("work of {stream} uses {address:#x}, where not all is mapped"));
             return;
         };
-        let overlaps = |(handle, from, to): &PhysicalRange| {
-            let meets = |(other, first, last): &PhysicalRange| other == handle && first < to && last > from;
-            move |used: &&Use| used.physical.iter().any(meets)
-        };
-        for range in &physical {
-            for used in self.uses.iter().filter(overlaps(range)) {
-                if !streams.comes_after(stream, used.event) {
-                    let (other, at) = (used.stream, used.address);
-                    self.violations.push(format!(
-                        "work of {stream} at {address:#x} uses memory that work of {other} at {at:#x} may use still"
-                    ));
-                }
+        let meet = |one: &PhysicalRange, other: &PhysicalRange| one.0 == other.0 && one.1 < other.2 && other.1 < one.2;
+        for used in &self.uses {
+            let is_shared = used.physical.iter().any(|one| physical.iter().any(|other| meet(one, other)));
+            if is_shared && !streams.comes_after(stream, used.event) {
+                let (other, at) = (used.stream, used.address);
+                self.violations.push(format!(
+                    "work of {stream} at {address:#x} uses memory that work of {other} at {at:#x} may use still"
+                ));
             }
         }
         let event = streams.record(stream);

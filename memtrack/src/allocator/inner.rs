@@ -198,7 +198,8 @@ impl Inner {
             rules = SizeRules::without_pages(&growth.config);
         }
         // The count is of use only to the garbage collector, which finds nothing where pages move.
-        rules.counts_searches = !rules.is_compact && growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
+        rules.counts_searches =
+            !rules.is_compact && growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
         growth.rules = rules;
         self.pending.set_reuses_in_captures(growth.config.graph_capture_record_stream_reuse);
         // No shard is made meanwhile, so none has older settings.

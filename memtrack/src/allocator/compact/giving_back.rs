@@ -45,7 +45,7 @@ impl Inner {
     }
 
     /// Takes away the old mappings of the pages that are to go, wherever they are, and those of other pages in the pool's ranges, after waiting
-    /// for the streams that used them.
+    /// for the stream.
     fn take_old_mappings(
         &self,
         growth: &mut Growth,
@@ -63,14 +63,9 @@ impl Inner {
             let mapped_at = compact.books.owned_by(slot).map(|page| page.mapped_at.as_slice()).unwrap_or_default();
             old.extend(mapped_at.iter().filter(|at| **at != slot));
         }
-        let mut streams: BTreeSet<Stream> =
-            old.iter().filter_map(|slot| compact.books.range_of(*slot)).map(|range| range.stream).collect();
-        if streams.remove(&stream) || !free.is_empty() {
+        // A page came from another stream only when the work at its slot there was over, or before this stream's later work.
+        if !old.is_empty() || !free.is_empty() {
             compact.work.synchronize(&*self.device, stream, pools.clock())?;
-        }
-        // Their pools are not locked. No block lies where they have old mappings, and none will while growth is locked.
-        for stream in streams {
-            self.device.synchronize_stream(stream)?;
         }
         for slot in old {
             self.unmap_slot(slot)?;

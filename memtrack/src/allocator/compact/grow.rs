@@ -51,8 +51,7 @@ impl Inner {
         } else {
             self.make_new_place(growth, request, &mut stock)
         };
-        growth.compact.stats.moving_allocation_count +=
-            u64::from(growth.compact.stats.moved_page_count > moved_before);
+        growth.compact.stats.moving_allocation_count += u64::from(growth.compact.stats.moved_page_count > moved_before);
         let start = match made? {
             Ok(start) => start,
             Err(refusal) => return Ok(Err(refusal)),

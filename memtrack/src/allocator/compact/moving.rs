@@ -95,7 +95,8 @@ impl Inner {
             Err(error) => return Err(error),
         };
         let new = created.iter().map(|memory| (*memory, true));
-        let given = givers.iter().filter_map(|slot| growth.compact.books.owned_by(*slot)).map(|page| (page.memory, false));
+        let given =
+            givers.iter().filter_map(|slot| growth.compact.books.owned_by(*slot)).map(|page| (page.memory, false));
         let coming: Vec<Coming> = slots
             .iter()
             .zip(new.chain(given))
@@ -210,7 +211,8 @@ impl Inner {
         pages: &[(u64, u64)],
     ) {
         let books = &growth.compact.books;
-        let mut left: Vec<u64> = pages.iter().filter_map(|(_, handle)| books.page(*handle)).map(|page| page.owner).collect();
+        let mut left: Vec<u64> =
+            pages.iter().filter_map(|(_, handle)| books.page(*handle)).map(|page| page.owner).collect();
         left.sort_unstable();
         let mut freed_at = Vec::new();
         for range in unbroken(&left) {

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::super::pools::StreamPools;
+use super::PAGE_BYTES;
 use super::books::{Books, slots_in};
 use super::places::{Place, slot_count, whole_slots};
 use super::work::Work;
-use super::PAGE_BYTES;
 use crate::device::Stream;
 use crate::stats::PoolKind;
 
@@ -108,12 +108,15 @@ impl Spares {
     /// The slots that give their pages to a place, in the order in which they should, at most so many.
     pub(super) fn givers(&self, except: &Range<u64>, count: usize) -> Vec<u64> {
         let outside = |stretch: &&FreeStretch| stretch.end <= except.start || stretch.address >= except.end;
-        let mut givers: Vec<&FreeStretch> =
-            self.0.iter().filter(|stretch| stretch.is_usable).filter(outside).collect();
+        let mut givers: Vec<&FreeStretch> = self.0.iter().filter(|stretch| stretch.is_usable).filter(outside).collect();
         let order = |stretch: &&FreeStretch| {
             (stretch.pool == PoolKind::Small, !stretch.is_own, stretch.freed_at, stretch.address)
         };
         givers.sort_unstable_by_key(order);
-        givers.into_iter().flat_map(|stretch| slots_in(stretch.slots()).collect::<Vec<_>>().into_iter().rev()).take(count).collect()
+        givers
+            .into_iter()
+            .flat_map(|stretch| slots_in(stretch.slots()).collect::<Vec<_>>().into_iter().rev())
+            .take(count)
+            .collect()
     }
 }

@@ -75,9 +75,7 @@ impl FromStr for Config {
             seen.push((name, value));
             let result = match name {
                 "policy" => policy(value).map(|policy| config.policy = policy),
-                "compact_slack_percent" => {
-                    number(value).map(|percent| config.compact_slack_percent = percent)
-                }
+                "compact_slack_percent" => number(value).map(|percent| config.compact_slack_percent = percent),
                 "torch_exact" => flag(value).map(|flag| config.torch_exact = flag),
                 "expandable_segments" => flag(value).map(|flag| config.expandable_segments = flag),
                 "backend" => backend(value).map(|backend| config.backend = backend),

@@ -24,8 +24,8 @@ pub use self::faults::{Fault, Operation};
 use self::stream_ordered::Pool;
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
-use self::work::Work;
 pub use self::work::PhysicalRange;
+use self::work::Work;
 use super::plain::PlainPinned;
 use super::{
     CaptureGraphs, Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory,

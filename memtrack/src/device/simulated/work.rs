@@ -1,8 +1,8 @@
 //! Work that a test says streams were given, and what goes wrong with the memory that it uses.
 
+use super::Simulated;
 use super::streams::Streams;
 use super::virtual_memory::Ranges;
-use super::Simulated;
 use crate::device::Stream;
 
 /// A piece of physical memory behind addresses: the driver's handle, and bytes within it from the first to before the last.

@@ -326,3 +326,48 @@ fn a_failure_of_the_device_comes_out_and_the_next_request_is_served() {
         assert_eq!((device.used_bytes(), device.mapping_count()), (0, 0));
     }
 }
+
+#[test]
+fn threads_on_streams_of_their_own_give_pages_to_each_other() {
+    let device = Arc::new(Simulated::with_capacity(120 * PAGE));
+    let config: Config = "policy:compact,compact_slack_percent:0".parse().unwrap();
+    let allocator = CachingAllocator::with_config(device.clone(), config).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let (allocator, device) = (&allocator, &device);
+            scope.spawn(move || {
+                let mut random = Random(number);
+                let stream = Stream(number % 3);
+                let mut held: Vec<u64> = Vec::new();
+                for turn in 0..400_u64 {
+                    match allocator.allocate_raw(1 + random.below(5 * PAGE), stream) {
+                        Ok(address) => {
+                            device.give_work(stream, address, 512);
+                            held.push(address);
+                        }
+                        Err(AllocationError::OutOfMemory(_)) => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
+                    if held.len() > 5 || random.below(2) == 0 {
+                        let at = random.below(held.len().max(1) as u64) as usize;
+                        if at < held.len() {
+                            let address = held.swap_remove(at);
+                            if random.below(5) == 0 {
+                                allocator.record_stream_raw(address, Stream(50)).unwrap();
+                            }
+                            allocator.free_raw(address).unwrap();
+                        }
+                    }
+                    if turn % 100 == number {
+                        allocator.empty_cache().unwrap();
+                    }
+                }
+                held.into_iter().for_each(|address| allocator.free_raw(address).unwrap());
+            });
+        }
+    });
+    assert!(allocator.compact_stats().moved_page_count > 0);
+    assert_eq!(device.violations(), Vec::<String>::new());
+    allocator.empty_cache().unwrap();
+    assert_eq!((allocator.memory_reserved(), device.used_bytes(), device.mapping_count()), (0, 0, 0));
+}

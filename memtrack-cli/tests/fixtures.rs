@@ -72,20 +72,34 @@ fn every_trace_gives_pytorchs_addresses_and_the_statistics_of_its_marks() {
     assert_eq!(compared("prefetch_streams.expand"), (32_111, (165 * 41 + 122, 16_057)));
 }
 
-/// `compact` comes to what PyTorch itself came to with expandable segments on the same workload, to the byte.
 #[test]
 fn a_trace_measured_with_other_settings_comes_to_what_pytorch_came_to_with_them() {
-    let compact = Choices { policy: Some(Policy::Compact), ..Choices::default() };
+    let expandable = Choices { config: Some("expandable_segments:True".parse().unwrap()), ..Choices::default() };
     let plain = Choices { config: Some(Config::default()), ..Choices::default() };
     for workload in ["gnn_sampled", "prefetch_streams", "resnet50"] {
         let file = |recorded: &str| fixtures().join(format!("traces/{workload}.{recorded}.txt.gz"));
-        for (choices, replayed, like) in [(&compact, "default", "expand"), (&plain, "expand", "default")] {
+        for (choices, replayed, like) in [(&expandable, "default", "expand"), (&plain, "expand", "default")] {
             let measured = replay_file(&file(replayed), choices);
             let verified = replay_file(&file(like), &Choices::default());
             assert_eq!((measured.agrees, verified.agrees), (None, Some(true)), "{measured:?}");
             let peaks = |report: &Report| (report.requested_peak_bytes, report.reserved_peak_bytes, report.segments);
             assert_eq!(peaks(&measured), peaks(&verified), "{workload}");
             assert!(measured.ns_per_operation.unwrap() > 0.0 && verified.ns_per_operation.is_none());
+        }
+    }
+}
+
+#[test]
+fn the_compact_policy_reserves_less_than_either_kind_of_segments() {
+    let compact = Choices { policy: Some(Policy::Compact), ..Choices::default() };
+    for workload in ["gnn_sampled", "prefetch_streams", "resnet50"] {
+        let file = |recorded: &str| fixtures().join(format!("traces/{workload}.{recorded}.txt.gz"));
+        let measured = replay_file(&file("default"), &compact);
+        assert_eq!((measured.agrees, measured.retries, measured.ooms), (None, Some(0), Some(0)), "{measured:?}");
+        for recorded in ["default", "expand"] {
+            let verified = replay_file(&file(recorded), &Choices::default());
+            assert_eq!(measured.requested_peak_bytes, verified.requested_peak_bytes, "{workload}");
+            assert!(measured.reserved_peak_bytes < verified.reserved_peak_bytes, "{workload} {recorded}");
         }
     }
 }

@@ -170,4 +170,4 @@ pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
 pub use retry::{Halving, RetryError, RetryOptions, retry_halving};
 pub use scope::scope;
-pub use stats::{MemoryStats, PoolKind, PoolStatistic, Statistic};
+pub use stats::{CompactStats, MemoryStats, PoolKind, PoolStatistic, Statistic};

@@ -112,6 +112,9 @@ impl Inner {
             segment_bytes: rules.segment_size(size_bytes),
             origin,
         };
+        if rules.is_compact && shard.private.is_none() {
+            return self.attempts_compact(&mut growth, &request, notes);
+        }
         let started = Instant::now();
         let reserved_bytes = growth.reserved_bytes;
         self.collect_garbage(&mut growth)?;
@@ -150,6 +153,33 @@ impl Inner {
             // What was mapped for the request before a refusal is no return.
             let returned_bytes = reserved_bytes.saturating_sub(growth.reserved_bytes);
             let error = self.out_of_memory(&growth, &request, refused_by, returned_bytes, notes);
+            AllocationError::OutOfMemory(Box::new(error))
+        })
+    }
+
+    /// The attempts of `policy:compact`: nothing is given back to be taken again, since spare pages serve any size.
+    fn attempts_compact(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        notes: &mut Notes,
+    ) -> Result<Lease, AllocationError> {
+        let reserved_bytes = growth.reserved_bytes;
+        let mut outcome = self.grow_compact(growth, request)?;
+        if outcome.is_err() && !self.routes.hold_events() {
+            self.synchronize_pending(None)?;
+            outcome = self.grow_compact(growth, request)?;
+            if outcome.is_err() {
+                self.release_freeable(growth)?;
+                if growth.reserved_bytes < reserved_bytes {
+                    outcome = self.grow_compact(growth, request)?;
+                }
+            }
+        }
+        let lease = outcome.map(|grant| Lease::new(request.shard, grant));
+        lease.map_err(|refused_by| {
+            let returned_bytes = reserved_bytes.saturating_sub(growth.reserved_bytes);
+            let error = self.out_of_memory(growth, request, refused_by, returned_bytes, notes);
             AllocationError::OutOfMemory(Box::new(error))
         })
     }

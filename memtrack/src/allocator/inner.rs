@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use super::block::Origin;
+use super::compact::Compact;
 use super::config::{Backend, Config};
 use super::error::AllocationError;
 use super::events;
@@ -42,6 +43,8 @@ pub(crate) struct Growth {
     pub(super) asked_at: StackId,
     /// Physical memory that is mapped nowhere any more and that the device did not take back yet.
     pub(super) unmapped: Vec<PhysicalMemory>,
+    /// What `policy:compact` keeps.
+    pub(super) compact: Compact,
 }
 
 /// All of an allocator but its public handle.
@@ -53,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) pending: PendingFrees,
     pub(super) growth: Mutex<Growth>,
     pub(crate) ledger: SharedLedger,
+    /// The most bytes requested at once before peaks were reset last.
+    pub(super) requested_peak_bytes: AtomicU64,
     pub(crate) history: Recorder,
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
@@ -114,7 +119,9 @@ impl Inner {
                 rules,
                 asked_at: StackId::NONE,
                 unmapped: Vec::new(),
+                compact: Compact::default(),
             }),
+            requested_peak_bytes: AtomicU64::new(0),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
@@ -182,10 +189,11 @@ impl Inner {
     fn put_in_force(&self, growth: &mut Growth) {
         let mut rules = SizeRules::new(&growth.config);
         if rules.expandable && self.page_misfit(&rules).is_some() {
-            rules.expandable = false;
+            rules = SizeRules::without_pages(&growth.config);
         }
-        // The count is of use only to the garbage collector.
-        rules.counts_searches = growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
+        // The count is of use only to the garbage collector, which finds nothing where pages move.
+        rules.counts_searches =
+            !rules.is_compact && growth.limit_bytes.is_some() && growth.config.garbage_collection_threshold.is_some();
         growth.rules = rules;
         self.pending.set_reuses_in_captures(growth.config.graph_capture_record_stream_reuse);
         // No shard is made meanwhile, so none has older settings.
@@ -213,6 +221,14 @@ impl Inner {
     #[cold]
     pub(super) fn count_search(&self, pool: PoolKind) {
         self.searches[pool as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sets every peak to the value now.
+    pub(super) fn reset_peaks(&self) {
+        let mut ledger = self.ledger();
+        let peak = ledger.stats().requested_bytes.all.peak;
+        self.requested_peak_bytes.fetch_max(u64::try_from(peak).unwrap_or(0), Ordering::Relaxed);
+        ledger.reset_peak();
     }
 
     /// A block of at least `requested_bytes`, which is not zero, for the program's line `location`. `known` are a handle's shards.
@@ -357,6 +373,7 @@ impl Inner {
             self.release_segments_of(shard);
             shard.abandon();
         }
+        lock(&self.growth).compact.close(&*self.device);
         self.pending.report_lost(self);
     }
 }

@@ -120,7 +120,7 @@ impl Inner {
     }
 
     /// Gives physical memory back that is mapped nowhere any more. What the device refuses is kept, to be tried again.
-    fn release_unmapped(&self, growth: &mut Growth) -> Result<(), DeviceError> {
+    pub(super) fn release_unmapped(&self, growth: &mut Growth) -> Result<(), DeviceError> {
         let device = self.memory()?;
         let mut outcome = Ok(());
         growth.unmapped.retain(|memory| {
@@ -146,6 +146,9 @@ impl Inner {
         }
         if !growth.unmapped.is_empty() {
             self.release_unmapped(growth)?;
+        }
+        if pools.rules.is_compact && shard.private.is_none() {
+            return self.give_back_pages(growth, shard, pools, pool);
         }
         let free: Vec<FreeBlock> =
             pools.free(pool).iter().filter(|free| pools.blocks[free.index].is_expandable()).collect();

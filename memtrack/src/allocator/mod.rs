@@ -6,6 +6,7 @@
 
 mod block;
 mod capture_reuse;
+mod compact;
 mod config;
 mod diagnose;
 mod error;
@@ -59,7 +60,7 @@ pub(crate) use survey::DriverReporter;
 
 use crate::device::{Device, DeviceError, Stream};
 use crate::history::recording::StackId;
-use crate::stats::MemoryStats;
+use crate::stats::{CompactStats, MemoryStats};
 use crate::sync::lock;
 
 /// A caching allocator on one device. Cloning gives another handle to the same allocator.
@@ -252,6 +253,11 @@ impl CachingAllocator {
         if inner.is_stream_ordered { inner.ordered_stats() } else { *inner.ledger().stats() }
     }
 
+    /// What `policy:compact` did with its pages; zeros under the other policy. One lock, which growths hold.
+    pub fn compact_stats(&self) -> CompactStats {
+        lock(&self.inner().growth).compact.stats
+    }
+
     /// One figure, without the copy of all.
     fn current_stats(&self, figure: impl FnOnce(&MemoryStats) -> i64) -> i64 {
         let inner = self.inner();
@@ -286,7 +292,7 @@ impl CachingAllocator {
         if inner.is_stream_ordered {
             inner.reset_ordered_peaks();
         } else {
-            inner.ledger().reset_peak();
+            inner.reset_peaks();
         }
     }
 

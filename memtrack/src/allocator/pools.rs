@@ -37,6 +37,8 @@ pub(crate) struct StreamPools {
     large: FreeSet,
     /// Stretches of expandable segments without memory, by address.
     unmapped: [BTreeMap<u64, BlockIndex>; 2],
+    /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
+    free_count: u64,
     pub(super) segments: Segments,
     pub(super) keeper: Keeper,
 }
@@ -50,6 +52,7 @@ impl StreamPools {
             small: FreeSet::default(),
             large: FreeSet::default(),
             unmapped: Default::default(),
+            free_count: 0,
             segments: Segments::default(),
             keeper: Keeper::default(),
         }
@@ -61,6 +64,11 @@ impl StreamPools {
             PoolKind::Small => &self.small,
             PoolKind::Large => &self.large,
         }
+    }
+
+    /// Where pages move: what blocks that become free from now on are younger than.
+    pub(super) fn clock(&self) -> u64 {
+        self.free_count
     }
 
     #[inline]
@@ -86,7 +94,7 @@ impl StreamPools {
         let pool = self.rules.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
         let mut best = self.free(pool).best_fit(request.size_bytes)?;
-        if self.blocks[best.1.index].is_expandable() {
+        if self.blocks[best.1.index].is_expandable() && !(self.rules.is_compact && request.expandable) {
             best = self.step_over_expandable(pool, best, request.expandable)?;
         }
         let (position, found) = best;
@@ -176,11 +184,11 @@ impl StreamPools {
             return (if was_split && counts { change } else { SplitChange::default() }, None);
         }
         block.size_bytes = size_bytes;
-        let (address, after) = (block.address + size_bytes, block.next);
+        let (address, after, freed_at) = (block.address + size_bytes, block.next, block.freed_at_search);
         let rest = Block {
             prev: index,
             next: after,
-            freed_at_search: request.search_count,
+            freed_at_search: if self.rules.is_compact { freed_at } else { request.search_count },
             // As PyTorch, which keeps the old object for the rest; a snapshot shows it.
             requested_bytes: stale_requested_bytes,
             segment: block.segment,
@@ -232,9 +240,10 @@ impl StreamPools {
             change.count -= 1;
             change.bytes -= neighbour.size_bytes as i64;
         }
+        self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
-        block.freed_at_search = search_count;
+        block.freed_at_search = search_count + self.free_count;
         if block.is_split() {
             change.count += 1;
             change.bytes += block.size_bytes as i64;

@@ -136,7 +136,7 @@ impl Inner {
     }
 
     /// In the order in which they came out of use; PyTorch has none.
-    fn release_freeable(&self, growth: &mut Growth) -> Result<(), DeviceError> {
+    pub(super) fn release_freeable(&self, growth: &mut Growth) -> Result<(), DeviceError> {
         let mut pools = self.private_pools();
         pools.retain(|pool| pool.is_freeable());
         pools.sort_by_key(|pool| pool.freeable_since());
@@ -216,7 +216,10 @@ impl Inner {
                     kept = self.release_segment(&mut growth, shard.stream, &mut pools, pool, free).err().or(kept);
                 }
                 kept = self.unmap_free(&mut growth, shard, &mut pools, pool).err().or(kept);
-                kept = self.unreserve_unused(&mut pools, pool).err().or(kept);
+                // Where pages move, the ranges without any went just now.
+                if !(pools.rules.is_compact && shard.private.is_none()) {
+                    kept = self.unreserve_unused(&mut pools, pool).err().or(kept);
+                }
             }
         }
         if let Some(error) = kept {

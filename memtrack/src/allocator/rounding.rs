@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::compact;
 use super::config::{Config, Policy};
 use crate::stats::PoolKind;
 use crate::units::MIB;
@@ -89,6 +90,10 @@ pub(crate) struct SizeRules {
     divisions: Option<RoundupDivisions>,
     /// Requests that no free block serves grow expandable segments.
     pub(crate) expandable: bool,
+    /// Pages move to where they are needed.
+    pub(crate) is_compact: bool,
+    /// Rounded sizes up to this come from the small pool.
+    pub(crate) small_limit_bytes: u64,
     /// PyTorch's numbers also where PyTorch is wrong.
     pub(crate) torch_exact: bool,
     /// A limit and a threshold are set, so the garbage collector needs to know how long blocks have been free.
@@ -98,7 +103,7 @@ pub(crate) struct SizeRules {
 impl SizeRules {
     pub(crate) fn new(config: &Config) -> Self {
         let divisions = config.roundup_power2_divisions;
-        Self {
+        let rules = Self {
             max_split_size_bytes: config.max_split_size_bytes.unwrap_or(u64::MAX),
             max_non_split_rounding_bytes: config.max_non_split_rounding_bytes,
             // In whole blocks, whatever a configuration given by value says.
@@ -107,10 +112,32 @@ impl SizeRules {
                 .clamp(MIN_BLOCK_BYTES, REQUEST_LIMIT_BYTES)
                 .next_multiple_of(MIN_BLOCK_BYTES),
             divisions: (divisions != RoundupDivisions::default()).then_some(divisions),
-            expandable: config.expandable_segments || config.policy == Policy::Compact,
+            expandable: config.expandable_segments,
+            is_compact: false,
+            small_limit_bytes: SMALL_LIMIT_BYTES,
             torch_exact: config.torch_exact,
             counts_searches: false,
+        };
+        if config.policy == Policy::Compact { rules.compact() } else { rules }
+    }
+
+    /// The rules of `policy:compact`: any free block serves any request, and all pages are alike.
+    fn compact(self) -> Self {
+        Self {
+            max_split_size_bytes: u64::MAX,
+            large_segment_size_bytes: compact::PAGE_BYTES,
+            expandable: true,
+            is_compact: true,
+            small_limit_bytes: compact::SMALL_LIMIT_BYTES,
+            ..self
         }
+    }
+
+    /// As on a device whose pages do not fit.
+    pub(crate) fn without_pages(config: &Config) -> Self {
+        let mut config = config.clone();
+        (config.policy, config.expandable_segments) = (Policy::Torch, false);
+        Self::new(&config)
     }
 
     /// The page of an expandable segment, which is mapped as a whole.
@@ -136,12 +163,14 @@ impl SizeRules {
 
     #[inline]
     pub(crate) fn pool(&self, size_bytes: u64) -> PoolKind {
-        if size_bytes <= SMALL_LIMIT_BYTES { PoolKind::Small } else { PoolKind::Large }
+        if size_bytes <= self.small_limit_bytes { PoolKind::Small } else { PoolKind::Large }
     }
 
     /// The segment that a block of this size opens when no free block serves it.
     pub(crate) fn segment_size(&self, size_bytes: u64) -> u64 {
-        if size_bytes <= SMALL_LIMIT_BYTES {
+        if self.is_compact {
+            size_bytes.checked_next_multiple_of(compact::PAGE_BYTES).unwrap_or(u64::MAX)
+        } else if size_bytes <= SMALL_LIMIT_BYTES {
             SMALL_SEGMENT_BYTES
         } else if size_bytes < MIN_LARGE_BYTES {
             // A configuration given by value may name a size below the request's.

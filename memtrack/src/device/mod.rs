@@ -31,7 +31,7 @@ pub use host::Host;
 pub(crate) use pinned::PINNED_ALIGNMENT_BYTES;
 pub use pinned::PinnedMemory;
 pub(crate) use plain::{PlainMemory, pointer_to};
-pub use simulated::{Fault, Operation, Simulated, SimulatedBuilder};
+pub use simulated::{Fault, Operation, PhysicalRange, Simulated, SimulatedBuilder};
 pub use stream_ordered::{StreamOrderedMemory, StreamOrderedUsage};
 pub use virtual_memory::{PhysicalMemory, VirtualMemory};
 

@@ -108,6 +108,28 @@ impl PoolStatistic {
     }
 }
 
+/// What an allocator with `policy:compact` did with its pages of 2 MiB, since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CompactStats {
+    /// Times that no free block served a request, attempts repeated after waiting included.
+    pub growth_count: u64,
+    /// Of these, those for which pages were mapped at other addresses than before.
+    pub moving_allocation_count: u64,
+    /// Pages that were mapped at other addresses than before.
+    pub moved_page_count: u64,
+    /// Pages that went back to addresses where they were mapped still, which takes no call.
+    pub returned_page_count: u64,
+    /// Pages that were taken from the device.
+    pub created_page_count: u64,
+    /// Pages that were given back to the device.
+    pub released_page_count: u64,
+    /// Old mappings that were taken away.
+    pub unmapped_count: u64,
+    /// Growths that waited for work, or had the work of their stream wait for that of others.
+    pub wait_count: u64,
+}
+
 /// Everything an allocator counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -68,6 +68,9 @@ impl fmt::Display for Backend {
 pub struct Config {
     /// Which rules it follows. Fixed once an allocator is made.
     pub policy: Policy,
+    /// Of [`Policy::Compact`]: how many percent above the most bytes ever requested at once pages are created rather than moved, from 0 to
+    /// 100. What is below 0.8 means 0.8: with less, moves leave more parts of pages behind than they save.
+    pub compact_slack_percent: f64,
     /// Blocks of at least this many bytes are never split, nor given to smaller requests. `None`: no limit.
     pub max_split_size_bytes: Option<u64>,
     /// How much larger than a request an unsplittable block may be and still serve it.
@@ -145,6 +148,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             policy: Policy::Torch,
+            compact_slack_percent: 2.0,
             max_split_size_bytes: None,
             max_non_split_rounding_bytes: 20 * MIB,
             large_segment_size_bytes: 20 * MIB,
@@ -215,6 +219,9 @@ impl Config {
         if !(0.0..=1.0).contains(&self.per_process_memory_fraction) {
             return refuse("per_process_memory_fraction", "must be from 0 to 1".to_owned());
         }
+        if !(0.0..=100.0).contains(&self.compact_slack_percent) {
+            return refuse("compact_slack_percent", "must be from 0 to 100".to_owned());
+        }
         let threads = self.pinned_num_register_threads;
         if !threads.is_power_of_two() || threads > MAX_REGISTER_THREADS {
             let problem = format!("must be a power of two, at most {MAX_REGISTER_THREADS}");
@@ -248,6 +255,8 @@ mod tests {
         assert_eq!(refused(|config| config.large_segment_size_bytes = 0), "large_segment_size_mb");
         assert_eq!(refused(|config| config.max_split_size_bytes = Some(1)), "max_split_size_mb");
         assert_eq!(refused(|config| config.max_non_split_rounding_bytes = 1), "max_non_split_rounding_mb");
+        assert_eq!(refused(|config| config.compact_slack_percent = f64::NAN), "compact_slack_percent");
+        assert_eq!(refused(|config| config.compact_slack_percent = 100.5), "compact_slack_percent");
         assert_eq!(refused(|config| config.pinned_num_register_threads = 3), "pinned_num_register_threads");
         assert_eq!(refused(|config| config.pinned_num_register_threads = 256), "pinned_num_register_threads");
         assert_eq!(

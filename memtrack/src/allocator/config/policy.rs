@@ -10,8 +10,9 @@ pub enum Policy {
     /// PyTorch's: the settings decide, and PyTorch's defaults are the defaults.
     #[default]
     Torch,
-    /// As little reserved memory as can be: expandable segments wherever the device has virtual memory, whatever `expandable_segments`
-    /// says. On a device without, the same as [`Torch`](Self::Torch).
+    /// As little reserved memory as can be: wherever the device has virtual memory, pages without live bytes move to where they are
+    /// needed, whatever `expandable_segments`, `max_split_size_mb` and `large_segment_size_mb` say. On a device without, the same as
+    /// [`Torch`](Self::Torch).
     Compact,
 }
 

@@ -8,6 +8,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             policy,
+            compact_slack_percent,
             max_split_size_bytes,
             max_non_split_rounding_bytes,
             large_segment_size_bytes,
@@ -35,7 +36,7 @@ impl fmt::Debug for Config {
             };
         }
         show!(
-            policy max_split_size_bytes max_non_split_rounding_bytes large_segment_size_bytes roundup_power2_divisions
+            policy compact_slack_percent max_split_size_bytes max_non_split_rounding_bytes large_segment_size_bytes roundup_power2_divisions
             garbage_collection_threshold per_process_memory_fraction expandable_segments backend release_lock_on_cudamalloc
             graph_capture_record_stream_reuse pinned_use_background_threads pinned_use_cuda_host_register
             pinned_num_register_threads pinned_reserve_segment_size_bytes torch_exact

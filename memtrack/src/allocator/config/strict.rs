@@ -10,7 +10,7 @@ use super::{Backend, Config, InvalidSetting, ONE_DIVISION, Policy};
 use crate::allocator::rounding::{INTERVAL_COUNT, RoundupDivisions};
 use crate::units::MIB;
 
-const ACCEPTED_KEYS: &str = "policy, torch_exact, max_split_size_mb, max_non_split_rounding_mb, large_segment_size_mb, \
+const ACCEPTED_KEYS: &str = "policy, torch_exact, compact_slack_percent, max_split_size_mb, max_non_split_rounding_mb, large_segment_size_mb, \
                              roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction, \
                              expandable_segments, backend, release_lock_on_cudamalloc (or release_lock_on_hipmalloc), \
                              graph_capture_record_stream_reuse, pinned_use_background_threads, \
@@ -75,6 +75,7 @@ impl FromStr for Config {
             seen.push((name, value));
             let result = match name {
                 "policy" => policy(value).map(|policy| config.policy = policy),
+                "compact_slack_percent" => number(value).map(|percent| config.compact_slack_percent = percent),
                 "torch_exact" => flag(value).map(|flag| config.torch_exact = flag),
                 "expandable_segments" => flag(value).map(|flag| config.expandable_segments = flag),
                 "backend" => backend(value).map(|backend| config.backend = backend),
@@ -268,13 +269,14 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = "policy:torch, max_split_size_mb:64,large_segment_size_mb:32,roundup_power2_divisions:[256:0,512:2,>:8],garbage_collection_threshold:0.8,per_process_memory_fraction:0.5";
+        let text = "policy:torch,compact_slack_percent:0.5, max_split_size_mb:64,large_segment_size_mb:32,roundup_power2_divisions:[256:0,512:2,>:8],garbage_collection_threshold:0.8,per_process_memory_fraction:0.5";
         let config: Config = text.parse().unwrap();
         assert_eq!(config.max_split_size_bytes, Some(64 * MIB));
         assert_eq!(config.large_segment_size_bytes, 32 * MIB);
         assert_eq!(config.max_non_split_rounding_bytes, 32 * MIB, "follows the large segment size");
         assert_eq!(config.garbage_collection_threshold, Some(0.8));
         assert_eq!(config.per_process_memory_fraction, 0.5);
+        assert_eq!(config.compact_slack_percent, 0.5);
         assert_eq!("".parse::<Config>(), Ok(Config::default()));
         assert_eq!("  ".parse::<Config>(), Ok(Config::default()));
     }
@@ -298,6 +300,8 @@ mod tests {
         assert!(message("garbage_collection_threshold:0.5.5").contains("must be a number"));
         assert!(message("garbage_collection_threshold:0x.8").contains("must be a number"));
         assert!(message("per_process_memory_fraction:1.1").contains("from 0 to 1"));
+        assert!(message("compact_slack_percent:100.1").contains("from 0 to 100"));
+        assert!(message("compact_slack_percent:-1").contains("must be a number"));
         assert!(message("policy:fast").contains("accepted are `torch` and `compact`"));
         assert!(message("roundup_power2_divisions:3").contains("power of two"));
         assert!(message("roundup_power2_divisions:[256:2").contains("closing bracket"));

@@ -47,7 +47,7 @@ impl Config {
     ///
     /// PyTorch's rules are lenient: any word passes for a separator, white space is dropped also inside words, `30abc` is 30
     /// and `-1` is 2^64 - 1, the last of equal keys wins, `roundup_power2_divisions:1` rounds nothing. memtrack's own keys
-    /// (`policy`, `torch_exact`) are unknown here. For a text that is meant for memtrack, [`str::parse`] finds mistakes.
+    /// (`policy`, `torch_exact`, `compact_slack_percent`) are unknown here. For a text that is meant for memtrack, [`str::parse`] finds mistakes.
     ///
     /// ```
     /// use memtrack::Config;

@@ -1,7 +1,7 @@
 //! A device without bytes: addresses, capacity, busy streams and failures as a test or a replay scripts them.
 //!
 //! Here live the device and what tests set it up with. Each part keeps its own books: where ranges lie ([`addresses`]),
-//! which work is done ([`streams`]) and which is captured ([`captures`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
+//! which work is done ([`streams`]), what it uses ([`work`]) and which is captured ([`captures`]), what fails ([`faults`]), virtual memory ([`virtual_memory`]),
 //! stream-ordered memory ([`stream_ordered`]), and page-locked memory, the one kind with bytes ([`pinned`]). Nothing in here happens by itself or by chance.
 
 mod addresses;
@@ -11,6 +11,7 @@ mod pinned;
 mod stream_ordered;
 mod streams;
 mod virtual_memory;
+mod work;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub use self::faults::{Fault, Operation};
 use self::stream_ordered::Pool;
 use self::streams::Streams;
 use self::virtual_memory::Ranges;
+pub use self::work::PhysicalRange;
+use self::work::Work;
 use super::plain::PlainPinned;
 use super::{
     CaptureGraphs, Device, DeviceError, DeviceKind, DeviceMemory, Event, PinnedMemory, Stream, StreamOrderedMemory,
@@ -61,7 +64,8 @@ impl SimulatedBuilder {
 /// A device without bytes, save for page-locked host memory, which is plain memory.
 ///
 /// Any number names a stream. A stream is idle until [`set_busy`](Self::set_busy); events recorded on a busy stream
-/// complete when it is told so, or when somebody waits for them.
+/// complete when it is told so, or when somebody waits for them. Whether memory is mapped and free for the work that uses it is looked at
+/// where a test says what work there is ([`give_work`](Self::give_work)).
 #[derive(Debug)]
 pub struct Simulated {
     total_bytes: u64,
@@ -81,6 +85,7 @@ struct State {
     ranges: Ranges,
     pool: Pool,
     streams: Streams,
+    work: Work,
     captures: Captures,
     faults: FaultScript,
 }
@@ -300,7 +305,8 @@ unsafe impl Device for Simulated {
 
     fn release_event(&self, _event: Event) {}
 
-    fn stream_wait_event(&self, _stream: Stream, _event: &Event) -> Result<(), DeviceError> {
+    fn stream_wait_event(&self, stream: Stream, event: &Event) -> Result<(), DeviceError> {
+        self.state().streams.wait_for(stream, event.raw());
         Ok(())
     }
 

@@ -33,6 +33,27 @@ impl Ranges {
         (held.bytes == memory.bytes && !held.is_released).then_some(held)
     }
 
+    /// The physical memory behind addresses, if all of them have some.
+    pub(super) fn physical_ranges(&self, address: u64, bytes: u64) -> Option<Vec<(u64, u64, u64)>> {
+        let end = address.checked_add(bytes)?;
+        let mut found = Vec::new();
+        let mut at = address;
+        while at < end {
+            let (start, (bytes, handle)) = self.mappings.range(..=at).next_back()?;
+            let to = (start + bytes).min(end);
+            if to <= at {
+                return None;
+            }
+            found.push((*handle, at - start, to - start));
+            at = to;
+        }
+        Some(found)
+    }
+
+    pub(super) fn mapping_count(&self) -> usize {
+        self.mappings.len()
+    }
+
     /// Forgets a piece that nobody holds and that is mapped nowhere; the bytes that are free by that.
     fn forget_unused(&mut self, handle: u64) -> u64 {
         match self.physical.get(&handle) {
@@ -153,6 +174,8 @@ unsafe impl VirtualMemory for Simulated {
         if bytes == 0 || covered != Some(end) {
             return Err(self.invalid_address(address, "not a range of whole mapped pieces"));
         }
+        let State { streams, work, .. } = &mut *state;
+        work.unmapped(streams, address, end);
         for (start, _, handle) in pieces {
             let State { ranges, used_bytes, .. } = &mut *state;
             ranges.mappings.remove(&start);

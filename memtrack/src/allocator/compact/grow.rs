@@ -1,0 +1,285 @@
+//! An allocation that finds no free block: a place for it is chosen, and pages are created or move there.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::error::Refusal;
+use super::super::grow::Request;
+use super::super::inner::{Growth, Inner};
+use super::super::private_pools::PoolId;
+use super::super::shard::{Grant, Shard};
+use super::PAGE_BYTES;
+use super::books::{AddressRange, slots_in};
+use super::moving::Stock;
+use super::places::Place;
+use super::spares::Spares;
+use crate::device::{DeviceError, Stream};
+use crate::stats::PoolKind;
+
+/// So many times the device's memory a range of addresses is long: blocks that move leave holes.
+const RANGE_FACTOR: u64 = 4;
+
+/// Below this, moves leave more parts of pages behind than they save.
+const LEAST_SLACK_PERCENT: f64 = 0.8;
+
+impl Inner {
+    /// Serves a request of a default pool. The inner error is a refusal that waiting for frees may mend; what was mapped before it stays and
+    /// is cached.
+    pub(in super::super) fn grow_compact(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+    ) -> Result<Result<Grant, Refusal>, DeviceError> {
+        let Request { shard, requested_bytes, pool, origin, .. } = *request;
+        let shards = self.shards_of(PoolId::DEFAULT);
+        let mut stock = Stock::new(shard);
+        let sized = shard.sized_request(&stock.own().rules, requested_bytes);
+        // Somebody may have freed what fits since the last search.
+        if let Some((index, split)) = stock.own().serve(&sized) {
+            return Ok(Ok(shard.enter(stock.own(), index, split, origin)));
+        }
+        self.note_requested(growth, requested_bytes);
+        growth.compact.stats.growth_count += 1;
+        let may_move = self.may_move(&shards);
+        if may_move && growth.compact.books.has_old_mappings() {
+            growth.compact.work.refresh(&*self.device, shard.stream, stock.own().clock());
+        }
+        let moved_before = growth.compact.stats.moved_page_count;
+        let made = if may_move {
+            self.make_place(growth, request, &mut stock, &shards)
+        } else {
+            self.make_new_place(growth, request, &mut stock)
+        };
+        growth.compact.stats.moving_allocation_count += u64::from(growth.compact.stats.moved_page_count > moved_before);
+        let start = match made? {
+            Ok(start) => start,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let pools = stock.own();
+        // The place is whole, and its pools were locked all the while.
+        let Some((index, split)) = pools.serve_at(pool, start, &sized) else { return Ok(Err(Refusal::Device)) };
+        Ok(Ok(shard.enter(pools, index, split, origin)))
+    }
+
+    /// Brings the requested peak up to date, this request counted in.
+    fn note_requested(&self, growth: &mut Growth, requested_bytes: u64) {
+        let requested = self.ledger().stats().requested_bytes.all;
+        let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        let with_this = unsigned(requested.current).saturating_add(requested_bytes);
+        let before_reset = self.requested_peak_bytes.load(Ordering::Relaxed);
+        let peak = &mut growth.compact.requested_peak_bytes;
+        *peak = (*peak).max(with_this).max(unsigned(requested.peak)).max(before_reset);
+    }
+
+    /// Whether pages may move: events are asked about and recorded for it, which a capture forbids.
+    fn may_move(&self, shards: &[Arc<Shard>]) -> bool {
+        let is_captured = |shard: &Arc<Shard>| !matches!(self.device.capture_id(shard.stream), Ok(None));
+        !self.routes.hold_events() && !shards.iter().any(is_captured)
+    }
+
+    /// How many pages the limit leaves.
+    fn left_count(growth: &Growth) -> usize {
+        let left_bytes = growth.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(growth.reserved_bytes));
+        usize::try_from(left_bytes / PAGE_BYTES).unwrap_or(usize::MAX)
+    }
+
+    /// How many pages may be created.
+    fn allowed_count(growth: &Growth) -> usize {
+        let slack = growth.config.compact_slack_percent.max(LEAST_SLACK_PERCENT) / 100.0;
+        let peak_bytes = growth.compact.requested_peak_bytes;
+        let most_bytes = peak_bytes.saturating_add((peak_bytes as f64 * slack) as u64);
+        let allowed_bytes = most_bytes.saturating_sub(growth.reserved_bytes);
+        usize::try_from(allowed_bytes / PAGE_BYTES).unwrap_or(usize::MAX).min(Self::left_count(growth))
+    }
+
+    /// Where the block could be made. At least one place, in addresses never used before if need be.
+    fn usable_places(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'_>,
+        is_usable: impl Fn(&Growth, &Place) -> bool,
+    ) -> Result<Result<Vec<Place>, Refusal>, DeviceError> {
+        let places = |growth: &Growth, stock: &mut Stock<'_>| {
+            let mut places = stock.own().places(request.pool, request.size_bytes);
+            let books = &growth.compact.books;
+            let is_known = |place: &Place| !place.missing.iter().any(|slots| books.has_barred(slots.clone()));
+            places.retain(|place| is_known(place) && is_usable(growth, place));
+            places
+        };
+        let found = places(growth, stock);
+        if !found.is_empty() {
+            return Ok(Ok(found));
+        }
+        self.reserve_range(growth, stock, request.pool)?;
+        let found = places(growth, stock);
+        // Otherwise it is larger than several times the device.
+        Ok(if found.is_empty() { Err(Refusal::Device) } else { Ok(found) })
+    }
+
+    fn reserve_range(&self, growth: &mut Growth, stock: &mut Stock<'_>, pool: PoolKind) -> Result<(), DeviceError> {
+        let total_bytes = self.device.total_bytes();
+        let whole = |bytes: u64| bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES);
+        let wide = whole(total_bytes.saturating_mul(RANGE_FACTOR));
+        let narrow = whole(total_bytes.saturating_add(total_bytes / 8));
+        let device = self.pages()?;
+        let (address, bytes) = match device.reserve(wide) {
+            Ok(address) => (address, wide),
+            Err(_) => (device.reserve(narrow)?, narrow),
+        };
+        let stream = stock.own_stream;
+        growth.compact.books.add_range(address, AddressRange { bytes, stream, pool });
+        stock.own().add_range(pool, address, bytes);
+        Ok(())
+    }
+
+    /// Makes a place while nothing may move or go: pages are created for it, whatever the slack.
+    fn make_new_place(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'_>,
+    ) -> Result<Result<u64, Refusal>, DeviceError> {
+        let never_mapped = |growth: &Growth, place: &Place| {
+            let books = &growth.compact.books;
+            place.missing.iter().all(|slots| books.is_bare(slots.clone()))
+        };
+        let places = match self.usable_places(growth, request, stock, never_mapped)? {
+            Ok(places) => places,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        match places.into_iter().min_by_key(Place::cost_of_creating) {
+            Some(place) => self.create_at(growth, request, stock, &place),
+            None => Ok(Err(Refusal::Device)),
+        }
+    }
+
+    /// Creates all pages that a place lacks.
+    fn create_at(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'_>,
+        place: &Place,
+    ) -> Result<Result<u64, Refusal>, DeviceError> {
+        if place.missing_count > Self::left_count(growth) {
+            return Ok(Err(Refusal::Limit));
+        }
+        let slots: Vec<u64> = place.missing.iter().cloned().flat_map(slots_in).collect();
+        let filled = self.fill(growth, stock, request.pool, &slots, &[])?;
+        Ok(filled.map(|()| place.start))
+    }
+
+    /// Makes a place: of new pages as long as those are allowed, then of spare ones.
+    fn make_place<'a>(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'a>,
+        shards: &'a [Arc<Shard>],
+    ) -> Result<Result<u64, Refusal>, DeviceError> {
+        let allowed_count = Self::allowed_count(growth);
+        let mut made = self.make_place_within(growth, request, stock, shards, allowed_count)?;
+        if made == Err(Refusal::Device) && allowed_count > 0 {
+            // The device has less than may be created.
+            made = self.make_place_within(growth, request, stock, shards, 0)?;
+        }
+        Ok(made)
+    }
+
+    fn make_place_within<'a>(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'a>,
+        shards: &'a [Arc<Shard>],
+        allowed_count: usize,
+    ) -> Result<Result<u64, Refusal>, DeviceError> {
+        let mut places = match self.usable_places(growth, request, stock, |_, _| true)? {
+            Ok(places) => places,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (own, size_bytes) = (stock.own_stream, request.size_bytes);
+        let compact = &growth.compact;
+        let spares = Spares::of(stock.iter(), own, &compact.work, &HashSet::new());
+        for place in &mut places {
+            spares.weigh(&compact.books, &compact.work, own, place, size_bytes);
+        }
+        let cheapest = places.iter().min_by_key(|place| place.cost_of_creating());
+        if let Some(place) = cheapest.filter(|place| place.missing_count <= allowed_count) {
+            return self.create_at(growth, request, stock, place);
+        }
+        let joined = self.hold_all(growth, stock, shards, |spare_count| {
+            places.iter().all(|place| place.forced_count(spare_count, allowed_count) > 0)
+        });
+        let compact = &growth.compact;
+        let spares = Spares::of(stock.iter(), own, &compact.work, &joined);
+        let spare_count = spares.count();
+        for place in &mut places {
+            spares.weigh(&compact.books, &compact.work, own, place, size_bytes);
+        }
+        let cost = |place: &Place| (place.forced_count(spare_count, allowed_count), place.cost_of_moving());
+        match places.into_iter().min_by_key(cost) {
+            Some(place) => self.move_to(growth, request, stock, &place, &spares, &joined),
+            None => Ok(Err(Refusal::Device)),
+        }
+    }
+
+    /// Takes the pools of all streams. Where these have too few spare pages, this stream's later work waits for what other streams were given;
+    /// returns which.
+    fn hold_all<'a>(
+        &self,
+        growth: &mut Growth,
+        stock: &mut Stock<'a>,
+        shards: &'a [Arc<Shard>],
+        is_short: impl Fn(usize) -> bool,
+    ) -> HashSet<Stream> {
+        stock.take_all(shards);
+        let (own, compact) = (stock.own_stream, &mut growth.compact);
+        let others: Vec<(Stream, u64)> =
+            stock.iter().filter(|(stream, _)| *stream != own).map(|(stream, pools)| (stream, pools.clock())).collect();
+        for (stream, now) in &others {
+            compact.work.refresh(&*self.device, *stream, *now);
+        }
+        let mut joined = HashSet::new();
+        let spares = Spares::of(stock.iter(), own, &compact.work, &joined);
+        if spares.has_busy() && is_short(spares.count()) {
+            compact.stats.wait_count += 1;
+            // One that cannot be waited for keeps its pages.
+            let is_joined =
+                |(stream, now): &(Stream, u64)| compact.work.join(&*self.device, own, *stream, *now).is_ok();
+            joined = others.into_iter().filter(is_joined).map(|(stream, _)| stream).collect();
+        }
+        joined
+    }
+
+    /// Moves spare pages to a place, and creates what is missing still.
+    fn move_to(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'_>,
+        place: &Place,
+        spares: &Spares,
+        joined: &HashSet<Stream>,
+    ) -> Result<Result<u64, Refusal>, DeviceError> {
+        let range = place.start..place.start + request.size_bytes;
+        // A page may be mapped at two of the slots; the first gets it.
+        let mut taken = HashSet::new();
+        let mut ready = spares.ready(&growth.compact.books, place, &range);
+        ready.retain(|(_, handle)| taken.insert(*handle));
+        growth.compact.stats.returned_page_count += ready.len() as u64;
+        self.change_owners(growth, stock, request.pool, &ready);
+        let is_ready: HashSet<u64> = ready.into_iter().map(|(slot, _)| slot).collect();
+        let missing = place.missing.iter().cloned().flat_map(slots_in);
+        let open: Vec<u64> = missing.filter(|slot| !is_ready.contains(slot)).collect();
+        let spares = Spares::of(stock.iter(), stock.own_stream, &growth.compact.work, joined);
+        let givers = spares.givers(&range, open.len());
+        if open.len() - givers.len() > Self::left_count(growth) {
+            return Ok(Err(Refusal::Limit));
+        }
+        let filled = self.fill(growth, stock, request.pool, &open, &givers)?;
+        Ok(filled.map(|()| place.start))
+    }
+}

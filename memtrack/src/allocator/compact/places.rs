@@ -1,0 +1,148 @@
+//! Where a block can be made, and what that takes. Plain data, no device.
+
+use std::ops::Range;
+
+use super::super::block::{BlockIndex, BlockState, NO_BLOCK};
+use super::super::pools::StreamPools;
+use super::PAGE_BYTES;
+use crate::stats::PoolKind;
+
+/// Slots whose old mapping must go and is in use count as so many pages more.
+const BUSY_COST: usize = 1000;
+
+/// Addresses for a block, some of them without pages.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Place {
+    pub(super) start: u64,
+    /// Slots without a page, in rising order.
+    pub(super) missing: Vec<Range<u64>>,
+    pub(super) missing_count: usize,
+    /// Whole pages of the free blocks that it overlaps: these give none.
+    pub(super) inside_count: usize,
+    /// Of the missing slots, those at which a spare page is mapped.
+    pub(super) ready_count: usize,
+    /// Of the missing slots, those whose mapping must go first and is in use.
+    pub(super) busy_count: usize,
+}
+
+impl Place {
+    /// What counts where pages are created.
+    pub(super) fn cost_of_creating(&self) -> (usize, usize, u64) {
+        (self.missing_count + BUSY_COST * self.busy_count, self.missing_count, self.start)
+    }
+
+    /// What neither spare pages nor those that may be created cover.
+    pub(super) fn forced_count(&self, spare_count: usize, allowed_count: usize) -> usize {
+        (self.missing_count + self.inside_count).saturating_sub(spare_count.saturating_add(allowed_count))
+    }
+
+    /// What counts where pages move, after the forced pages.
+    pub(super) fn cost_of_moving(&self) -> (usize, usize, u64) {
+        let calls = (self.missing_count + BUSY_COST * self.busy_count).saturating_sub(self.ready_count);
+        (calls, self.missing_count, self.start)
+    }
+}
+
+/// A free block or a hole.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    address: u64,
+    end: u64,
+    is_hole: bool,
+    /// Nothing comes after it in its range.
+    is_last: bool,
+}
+
+/// The slots that lie wholly in a block.
+pub(super) fn whole_slots(address: u64, size_bytes: u64) -> Range<u64> {
+    let first = address.next_multiple_of(PAGE_BYTES);
+    let end = (address + size_bytes) / PAGE_BYTES * PAGE_BYTES;
+    first..end.max(first)
+}
+
+/// How many slots there are in a range of addresses that begins and ends with one.
+pub(super) fn slot_count(range: &Range<u64>) -> usize {
+    ((range.end - range.start) / PAGE_BYTES) as usize
+}
+
+impl StreamPools {
+    fn is_open(&self, index: BlockIndex) -> bool {
+        index != NO_BLOCK && matches!(self.blocks[index].state, BlockState::Free | BlockState::Unmapped)
+    }
+
+    /// The runs of neighbouring free blocks and holes that have a hole.
+    fn open_runs(&self, pool: PoolKind) -> Vec<Vec<Stretch>> {
+        let mut runs: Vec<Vec<Stretch>> = Vec::new();
+        for &hole in self.unmapped(pool).values() {
+            let address = self.blocks[hole].address;
+            let is_known = |run: &Vec<Stretch>| {
+                let ends = run.first().zip(run.last());
+                ends.is_some_and(|(first, last)| (first.address..last.end).contains(&address))
+            };
+            if runs.last().is_some_and(is_known) {
+                continue;
+            }
+            let mut at = hole;
+            while self.is_open(self.blocks[at].prev) {
+                at = self.blocks[at].prev;
+            }
+            let mut run = Vec::new();
+            while self.is_open(at) {
+                let block = &self.blocks[at];
+                run.push(Stretch {
+                    address: block.address,
+                    end: block.address + block.size_bytes,
+                    is_hole: block.state == BlockState::Unmapped,
+                    is_last: block.next == NO_BLOCK,
+                });
+                at = block.next;
+            }
+            runs.push(run);
+        }
+        runs
+    }
+
+    /// Where a block of this size could be made: beginning at a free block or a hole, or ending where one ends.
+    pub(super) fn places(&self, pool: PoolKind, size_bytes: u64) -> Vec<Place> {
+        let mut places = Vec::new();
+        for run in self.open_runs(pool) {
+            let Some((from, to)) = run.first().zip(run.last()).map(|(first, last)| (first.address, last.end)) else {
+                continue;
+            };
+            if to - from < size_bytes {
+                continue;
+            }
+            let mut starts: Vec<u64> = Vec::new();
+            for stretch in &run {
+                if to - stretch.address >= size_bytes {
+                    starts.push(stretch.address);
+                }
+                // The end of a range is as good as never reached.
+                if stretch.end - from >= size_bytes && !(stretch.is_last && stretch.is_hole) {
+                    starts.push(stretch.end - size_bytes);
+                }
+            }
+            starts.sort_unstable();
+            starts.dedup();
+            places.extend(starts.into_iter().map(|start| place(&run, start, size_bytes)));
+        }
+        places
+    }
+}
+
+fn place(run: &[Stretch], start: u64, size_bytes: u64) -> Place {
+    let end = start + size_bytes;
+    let mut place = Place { start, ..Place::default() };
+    for stretch in run.iter().filter(|stretch| stretch.address < end && stretch.end > start) {
+        if stretch.is_hole {
+            // A hole begins and ends with a slot.
+            let first = stretch.address.max(start) / PAGE_BYTES * PAGE_BYTES;
+            let last = stretch.end.min(end).next_multiple_of(PAGE_BYTES);
+            place.missing_count += slot_count(&(first..last));
+            place.missing.push(first..last);
+        } else {
+            place.inside_count += slot_count(&whole_slots(stretch.address, stretch.end - stretch.address));
+        }
+    }
+    place
+}

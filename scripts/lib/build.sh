@@ -18,13 +18,14 @@ build() {
     fail "cargo could not build the programs; see above"
   mkdir -p "$out" || fail "$out cannot be created"
   copy "$built" '/examples/train$' train
+  copy "$built" '/compact-check$' compact-check
   copy "$built" '/device-check$' device-check
   copy "$built" '/driver-check$' driver-check
   copy "$built" '/release/memtrack$' memtrack
   copy "$built" '/libmemtrack_peers\.so$' libmemtrack_peers.so
   copy "$built" '/peer_buffers$' peer_buffers
   copy "$tests" '/examples/train-[^/]*$' train-tests
-  for program in device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
+  for program in compact-check device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
     strip "$out/$program" || echo "$program is not stripped, only larger for it" >&2
   done
   # Its snapshots name functions, files and lines, which the debug information tells.

@@ -8,6 +8,8 @@ OOM_CAPACITY=${OOM_CAPACITY:-6MiB}
 run_training() {
   check "device list on the card" "$out/device-check" cuda:0
   grep -c . "$log" | sed 's/$/ lines of device checks/'
+  check "blocks keep their bytes while policy:compact moves pages" "$out/compact-check" cuda:0
+  tail -n 1 "$log"
   check "kernels of GPU and CPU agree" env MEMTRACK_REQUIRE_GPU=1 "$out/train-tests" every_operation
   check "training on the CPU" "$out/train" --device cpu --losses "$work/cpu.jsonl"
   check "training on the GPU" "$out/train" --device cuda --losses "$work/cuda.jsonl"

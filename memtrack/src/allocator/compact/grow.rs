@@ -41,7 +41,7 @@ impl Inner {
         }
         self.note_requested(growth, requested_bytes);
         growth.compact.stats.growth_count += 1;
-        let may_move = self.may_move(&shards);
+        let may_move = self.may_move(shard.stream, &shards);
         if may_move && growth.compact.books.has_old_mappings() {
             growth.compact.work.refresh(&*self.device, shard.stream, stock.own().clock());
         }
@@ -73,9 +73,11 @@ impl Inner {
     }
 
     /// Whether pages may move: events are asked about and recorded for it, which a capture forbids.
-    fn may_move(&self, shards: &[Arc<Shard>]) -> bool {
-        let is_captured = |shard: &Arc<Shard>| !matches!(self.device.capture_id(shard.stream), Ok(None));
-        !self.routes.hold_events() && !shards.iter().any(is_captured)
+    fn may_move(&self, own: Stream, shards: &[Arc<Shard>]) -> bool {
+        // Of another stream that the driver does not know any more no event is recorded, and its pages stay.
+        let is_captured = |shard: &Arc<Shard>| matches!(self.device.capture_id(shard.stream), Ok(Some(_)));
+        let own_is_free = matches!(self.device.capture_id(own), Ok(None));
+        !self.routes.hold_events() && own_is_free && !shards.iter().any(is_captured)
     }
 
     /// How many pages the limit leaves.

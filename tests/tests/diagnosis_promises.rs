@@ -186,6 +186,18 @@ fn what_is_promised_holds_and_what_needs_a_new_run_is_no_promise() {
         let program = Program::new(seed);
         let Some(failed) = program.run() else { continue };
         let said = || format!("seed {seed}, `{}`: {:#}", program.settings, failed.error);
+        let (text, first) = (failed.error.to_string(), failed.error.findings()[0].code());
+        let sentences = [
+            (". Enough is cached, but in pieces", FindingCode::Fragmentation),
+            (". No freeing can help", FindingCode::RequestNeverFits),
+            (". Raise the memory fraction", FindingCode::LimitRefuses),
+            (" belongs to another stream or pool", FindingCode::IdleCacheOfAnotherStream),
+            (". There is room for the request but not for its segment", FindingCode::SegmentTooLarge),
+        ];
+        for (sentence, code) in sentences.into_iter().filter(|(sentence, _)| text.contains(sentence)) {
+            let also_says = code == FindingCode::IdleCacheOfAnotherStream && first == FindingCode::LimitRefuses;
+            assert!(first == code || also_says, "{}", said());
+        }
         for finding in failed.error.findings() {
             assert_ne!(finding.code(), FindingCode::FreedMeanwhile, "nobody else is here, {}", said());
             for line in &finding.advice {
@@ -210,6 +222,6 @@ fn what_is_promised_holds_and_what_needs_a_new_run_is_no_promise() {
         "free",
         "no freeing",
     ] {
-        assert!(held.get(kind).is_some_and(|count| *count >= 10), "{kind}: {held:?}");
+        assert!(held.get(kind).is_some_and(|count| *count >= 5), "{kind}: {held:?}");
     }
 }

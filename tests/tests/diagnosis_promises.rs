@@ -194,7 +194,7 @@ fn what_is_promised_holds_and_what_needs_a_new_run_is_no_promise() {
             (" belongs to another stream or pool", FindingCode::IdleCacheOfAnotherStream),
             (". There is room for the request but not for its segment", FindingCode::SegmentTooLarge),
         ];
-        for (sentence, code) in sentences.into_iter().filter(|(sentence, _)| text.contains(sentence)) {
+        for (_, code) in sentences.into_iter().filter(|(sentence, _)| text.contains(sentence)) {
             let also_says = code == FindingCode::IdleCacheOfAnotherStream && first == FindingCode::LimitRefuses;
             assert!(first == code || also_says, "{}", said());
         }

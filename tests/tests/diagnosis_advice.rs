@@ -264,7 +264,9 @@ fn what_has_to_be_set_from_the_start_is_no_promise() {
     scenario.take(75);
     scenario.free([first]);
     scenario.take(8);
-    assert!(lines(&scenario, 80).iter().any(|line| line.contains("max_split_size_mb:62")));
+    let said = lines(&scenario, 80);
+    assert!(said.iter().all(|line| !line.contains("max_split_size_mb")), "the 8 would open 20: {said:?}");
+    assert!(lines(&scenario, 78).iter().any(|line| line.contains("max_split_size_mb:62")), "62 and 37 less 20");
 
     let scenario = Scenario::new(150, "");
     let first = scenario.take(68);

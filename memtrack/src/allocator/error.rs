@@ -305,6 +305,9 @@ impl OutOfMemory {
                  or pool"
                     .into()
             }
+            FindingCode::LimitRefuses if self.limit_bytes.is_some_and(|limit| self.segment_bytes > limit) => {
+                "Raise the memory fraction: no freeing makes room for a segment of that size".into()
+            }
             FindingCode::LimitRefuses => {
                 "Raise the memory fraction, free buffers earlier, or make the batch smaller".into()
             }
@@ -312,14 +315,14 @@ impl OutOfMemory {
                 "Enough is cached, but in pieces that do not fit together: allocate large and long-lived buffers before small ones"
                     .into()
             }
-            FindingCode::IdleCacheOfAnotherStream if self.largest_free_block_bytes >= self.rounded_bytes => {
-                "A free block of that size belongs to another stream or pool, and its segment is in use: free what holds it, or use \
-                 one stream for both"
-                    .into()
-            }
             FindingCode::IdleCacheOfAnotherStream => {
-                "Much of what is idle belongs to another stream or pool: free what holds its segments, or use one stream for both"
-                    .into()
+                let what = if self.largest_free_block_bytes >= self.rounded_bytes {
+                    "A free block of that size belongs to another stream or pool, and its segment is in use"
+                } else {
+                    "Much of what is idle belongs to another stream or pool"
+                };
+                let how = finding.advice.first().map_or(FREE_EARLIER, String::as_str);
+                format!("{what}: {how}").into()
             }
             FindingCode::SplitLimitRefuses => {
                 format!("A free block is large enough, but the split limit keeps it: {}", lines()).into()

@@ -56,7 +56,7 @@ pub fn growing_sizes(view: &AllocatorView) -> Option<Finding> {
     let mut advice =
         vec![format!("run the largest batch first: {} then serve all of them", size(largest_segment_bytes))];
     if !expandable_segments && view.settings.expandable_possible {
-        advice.insert(0, "set expandable_segments:True before the program starts: it may help".to_owned());
+        advice.insert(0, "set expandable_segments:True".to_owned());
     }
     Some(Finding::new(Severity::Warning, numbers, headline).evidence([evidence]).advice(advice))
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use super::codes::Numbers;
 use super::finding::{Finding, Severity};
-use super::segment_fit::{no_room_can_be_made, page_bytes, pages_for};
+use super::segment_fit::{
+    OWN_SEGMENT_BYTES, OWN_SEGMENT_STEP_BYTES, in_whole, no_room_can_be_made, page_bytes, pages_for,
+};
 use super::size::{compared, size};
 use super::sums::{is_at_most_one_in, total};
 use super::view::{AllocatorView, BlockView, Request, SegmentView};
@@ -162,6 +164,7 @@ fn cures(view: &AllocatorView, request: &Request, holes: &[u64], short_bytes: u6
         .min();
     if let Some(limit_mib) = smallest_cut_bytes.map(|bytes| bytes / MIB)
         && settings.max_split_size_bytes.is_none_or(|bytes| bytes / MIB > limit_mib)
+        && uncut_would_do(view, request, limit_mib.saturating_mul(MIB))
     {
         cures.push(format!(
             "set max_split_size_mb:{limit_mib} or less, down to {}, before the program starts: segments of that size are then not cut for \
@@ -179,6 +182,36 @@ fn cures(view: &AllocatorView, request: &Request, holes: &[u64], short_bytes: u6
         cures.push("or allocate what lives long before what comes and goes".to_owned());
     }
     cures
+}
+
+/// Whether there would be room if segments of the limit or more had not been cut for the smaller blocks that live in them now: these have
+/// segments of their own then.
+fn uncut_would_do(view: &AllocatorView, request: &Request, limit_bytes: u64) -> bool {
+    let (mut freed_bytes, mut largest_freed_bytes) = (0_u64, 0);
+    let (mut shared_bytes, mut own_bytes) = (0_u64, 0_u64);
+    let cut = serving(view, request).filter(|segment| {
+        !segment.is_expandable
+            && !segment.is_idle()
+            && segment.size_bytes() >= limit_bytes
+            && segment.blocks.iter().filter(|block| is_live(block)).all(|block| block.size_bytes < limit_bytes)
+    });
+    for segment in cut {
+        freed_bytes = freed_bytes.saturating_add(segment.size_bytes());
+        largest_freed_bytes = largest_freed_bytes.max(segment.size_bytes());
+        for block in segment.blocks.iter().filter(|block| is_live(block)) {
+            let of = if block.size_bytes < OWN_SEGMENT_BYTES { &mut shared_bytes } else { &mut own_bytes };
+            let bytes = if block.size_bytes < OWN_SEGMENT_BYTES {
+                block.size_bytes
+            } else {
+                in_whole(block.size_bytes, OWN_SEGMENT_STEP_BYTES)
+            };
+            *of = of.saturating_add(bytes);
+        }
+    }
+    let opened_bytes = in_whole(shared_bytes, page_bytes(view, request.pool)).saturating_add(own_bytes);
+    let room_bytes = view.room_bytes().saturating_add(view.whole_segment_bytes());
+    let left_bytes = room_bytes.saturating_add(freed_bytes).saturating_sub(opened_bytes);
+    left_bytes >= request.segment_bytes || (largest_freed_bytes >= request.rounded_bytes && room_bytes >= opened_bytes)
 }
 
 /// A free block is large enough, and `max_split_size_mb` keeps it from the request: blocks of that size or more are neither cut nor

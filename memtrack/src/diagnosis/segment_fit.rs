@@ -13,8 +13,8 @@ use crate::units::MIB;
 /// The page of expandable segments of small blocks.
 const SMALL_PAGE_BYTES: u64 = 2 * MIB;
 /// Requests of the large pool from here on open a segment of their own size, in steps of 2 MiB.
-const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
-const OWN_SEGMENT_STEP_BYTES: u64 = 2 * MIB;
+pub(super) const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
+pub(super) const OWN_SEGMENT_STEP_BYTES: u64 = 2 * MIB;
 /// `large_segment_size_mb` has to be more than 10.
 const LEAST_SETTING_MIB: u64 = 11;
 /// No page larger than this is looked for.
@@ -41,7 +41,7 @@ pub(super) fn pages_for(view: &AllocatorView, request: &Request) -> u64 {
     in_whole(request.rounded_bytes, page_bytes(view, request.pool))
 }
 
-fn in_whole(bytes: u64, page_bytes: u64) -> u64 {
+pub(super) fn in_whole(bytes: u64, page_bytes: u64) -> u64 {
     bytes.div_ceil(page_bytes).saturating_mul(page_bytes)
 }
 

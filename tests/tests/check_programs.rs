@@ -102,9 +102,16 @@ fn gpu_check_says_what_it_lacks_and_refuses_what_it_does_not_know() {
     assert!(error.contains(&format!("{}/", built.display())) && error.contains("gpu-check build"), "{error}");
 
     fs::create_dir_all(&built).expect("a folder for programs");
-    for program in
-        ["train", "train-tests", "device-check", "driver-check", "memtrack", "peer_buffers", "libmemtrack_peers.so"]
-    {
+    for program in [
+        "train",
+        "train-tests",
+        "compact-check",
+        "device-check",
+        "driver-check",
+        "memtrack",
+        "peer_buffers",
+        "libmemtrack_peers.so",
+    ] {
         fs::copy("/bin/true", built.join(program)).expect("a program");
     }
     let (status, output, error) = end(gpu_check(&tools, &target).arg("run"));

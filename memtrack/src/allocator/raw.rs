@@ -8,19 +8,33 @@ use super::error::AllocationError;
 use super::shard::Lease;
 use crate::sync::{BiasedMutex, lock};
 
+/// So many tables there are. Threads that use streams of their own use segments of their own, and so mostly tables of their own.
+const TABLE_COUNT: usize = 32;
+/// Addresses that differ in lower bits alone are in one table: the smallest segment is so large.
+const TABLE_SHIFT: u32 = 21;
+
+type Table = HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>;
+
 /// Leases by address.
 #[derive(Debug, Default)]
 pub(super) struct RawBlocks {
-    leases: BiasedMutex<HashMap<u64, Lease, BuildHasherDefault<AddressHasher>>>,
+    tables: [BiasedMutex<Table>; TABLE_COUNT],
     /// Blocks of no bytes whose address another block got: nobody can name them any more.
     displaced: Mutex<Vec<Lease>>,
 }
 
 impl RawBlocks {
+    #[inline]
+    fn table(&self, address: u64) -> &BiasedMutex<Table> {
+        // The highest bits of a product depend on all of the number's.
+        let hash = (address >> TABLE_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.tables[(hash >> (u64::BITS - TABLE_COUNT.trailing_zeros())) as usize]
+    }
+
     /// Gives a block to the program by its address.
     pub(super) fn hold(&self, lease: Lease) -> u64 {
         let address = lease.address();
-        let displaced = self.leases.lock().insert(address, lease);
+        let displaced = self.table(address).lock().insert(address, lease);
         if let Some(displaced) = displaced {
             lock(&self.displaced).push(displaced);
         }
@@ -29,19 +43,22 @@ impl RawBlocks {
 
     /// Takes a block out; dropping the lease gives it back, which is to be done without the table's lock.
     pub(super) fn take(&self, address: u64) -> Result<Lease, AllocationError> {
-        self.leases.lock().remove(&address).ok_or(AllocationError::InvalidPointer { address })
+        self.table(address).lock().remove(&address).ok_or(AllocationError::InvalidPointer { address })
     }
 
     /// Uses a block that stays where it is.
     pub(super) fn with<R>(&self, address: u64, use_lease: impl FnOnce(&Lease) -> R) -> Result<R, AllocationError> {
-        self.leases.lock().get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
+        self.table(address).lock().get(&address).map(use_lease).ok_or(AllocationError::InvalidPointer { address })
     }
 
     /// Gives every block back.
     pub(super) fn clear(&self) {
-        let leases = std::mem::take(&mut *self.leases.lock());
+        for table in &self.tables {
+            let leases = std::mem::take(&mut *table.lock());
+            drop(leases);
+        }
         let displaced = std::mem::take(&mut *lock(&self.displaced));
-        drop((leases, displaced));
+        drop(displaced);
     }
 }
 

@@ -149,7 +149,7 @@ impl VisibleDevices {
     /// them; numbers count the others only.
     ///
     /// Old names of MIG instances are known only where they are the UUIDs, as with drivers of that time;
-    /// [`cuda_numbers`](super::cuda_numbers) knows them all.
+    /// [`cuda_numbers`](super::cuda_numbers()) knows them all.
     pub fn resolve<S: AsRef<str>>(&self, uuids: &[S]) -> Visible {
         self.resolve_with(uuids, |name| by_name(name, uuids))
     }

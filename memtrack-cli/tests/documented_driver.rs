@@ -8,10 +8,10 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
 use common::Folder;
+use common::document::assert_shows_what_is_printed;
 use common::nvml::now_ms;
 use memtrack_mock_nvml::{Configuration, Instance};
 use serde_json::Value;
@@ -65,32 +65,7 @@ impl Described {
 #[test]
 fn every_command_prints_what_the_document_says() {
     let described = Described::new("documented-driver");
-    let (mut shown, mut commands) = (String::new(), 0);
-    let mut inside = false;
-    for line in DOCUMENT.lines() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            _ if inside => {
-                if let Some(command) = line.strip_prefix("$ ") {
-                    shown += &format!("{line}\n{}", described.run(command));
-                    commands += 1;
-                }
-                continue;
-            }
-            _ => {}
-        }
-        shown += &format!("{line}\n");
-    }
-    assert!(commands >= 9, "{commands} commands");
-    if std::env::var_os("MEMTRACK_BLESS").is_some() {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/driver.md"), &shown).unwrap();
-        return;
-    }
-    for (shown, said) in shown.lines().zip(DOCUMENT.lines()) {
-        assert_eq!(shown, said, "MEMTRACK_BLESS=1 writes the document anew");
-    }
-    assert_eq!(shown.len(), DOCUMENT.len());
+    assert_shows_what_is_printed("driver.md", DOCUMENT, 9, |line| described.run(line));
 }
 
 #[test]

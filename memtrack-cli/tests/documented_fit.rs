@@ -7,9 +7,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
+use common::document::assert_shows_what_is_printed;
 use common::{Folder, fixtures};
 use serde_json::Value;
 
@@ -39,32 +39,7 @@ fn run(folder: &Folder, line: &str) -> String {
 #[test]
 fn every_command_prints_what_the_document_says() {
     let folder = folder("documented-fit");
-    let (mut shown, mut commands) = (String::new(), 0);
-    let mut inside = false;
-    for line in DOCUMENT.lines() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            _ if inside => {
-                if let Some(command) = line.strip_prefix("$ ") {
-                    shown += &format!("{line}\n{}", run(&folder, command));
-                    commands += 1;
-                }
-                continue;
-            }
-            _ => {}
-        }
-        shown += &format!("{line}\n");
-    }
-    assert!(commands >= 6, "{commands} commands");
-    if std::env::var_os("MEMTRACK_BLESS").is_some() {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fit.md"), &shown).unwrap();
-        return;
-    }
-    for (shown, said) in shown.lines().zip(DOCUMENT.lines()) {
-        assert_eq!(shown, said, "MEMTRACK_BLESS=1 writes the document anew");
-    }
-    assert_eq!(shown.len(), DOCUMENT.len());
+    assert_shows_what_is_printed("fit.md", DOCUMENT, 6, |line| run(&folder, line));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "every test file uses some of it; the helpers of tests are tests")]
 
+pub(crate) mod document;
 pub(crate) mod nvml;
 
 use std::io::Read;

@@ -242,7 +242,7 @@ impl Inner {
             if notes.counts {
                 ledger.out_of_memory(context);
             }
-            (ledger.stats().allocated_bytes.all.current as u64, ledger.phase_name(context))
+            (ledger.live_bytes() as u64, ledger.phase_name(context))
         };
         let device_free_bytes = self.device.memory().ok().map(|memory| memory.free_bytes);
         let stream = request.shard.stream;

@@ -226,7 +226,7 @@ impl Inner {
     /// Sets every peak to the value now.
     pub(super) fn reset_peaks(&self) {
         let mut ledger = self.ledger();
-        let peak = ledger.stats().requested_bytes.all.peak;
+        let (_, peak) = ledger.requested_bytes();
         self.requested_peak_bytes.fetch_max(u64::try_from(peak).unwrap_or(0), Ordering::Relaxed);
         ledger.reset_peak();
     }

@@ -250,7 +250,7 @@ impl CachingAllocator {
     /// reserved bytes, the first two unrounded; all others, `max_split_size` included, stay zero. Scopes, phases and epochs measure as always.
     pub fn memory_stats(&self) -> MemoryStats {
         let inner = self.inner();
-        if inner.is_stream_ordered { inner.ordered_stats() } else { *inner.ledger().stats() }
+        if inner.is_stream_ordered { inner.ordered_stats() } else { inner.ledger().stats() }
     }
 
     /// What `policy:compact` did with its pages; zeros under the other policy. One lock, which growths hold.
@@ -261,7 +261,7 @@ impl CachingAllocator {
     /// One figure, without the copy of all.
     fn current_stats(&self, figure: impl FnOnce(&MemoryStats) -> i64) -> i64 {
         let inner = self.inner();
-        if inner.is_stream_ordered { figure(&inner.ordered_stats()) } else { figure(inner.ledger().stats()) }
+        if inner.is_stream_ordered { figure(&inner.ordered_stats()) } else { figure(&inner.ledger().stats()) }
     }
 
     /// Bytes handed to the program now, rounded.

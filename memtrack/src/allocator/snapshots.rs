@@ -49,7 +49,7 @@ impl Inner {
             let of_pool = of_pool.filter(|_| !self.is_stream_ordered);
             let segments = of_pool.flat_map(|(shard, pools)| segments_of(shard, pools)).collect();
             let recording = if with_trace {
-                let active_bytes = self.ledger().stats().active_bytes.all.current;
+                let active_bytes = self.ledger().active_bytes();
                 self.history.read_for_snapshot(active_bytes as u64)
             } else {
                 self.history.read(false)
@@ -127,7 +127,7 @@ impl CachingAllocator {
             return;
         }
         inner.at_rest(|_, _| {
-            let allocated_bytes = inner.ledger().stats().allocated_bytes.all.current;
+            let allocated_bytes = inner.ledger().live_bytes();
             inner.history.configure(options, allocated_bytes as u64);
         });
     }

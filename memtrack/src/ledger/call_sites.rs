@@ -9,6 +9,7 @@
 
 use super::Ledger;
 use super::call_site::{CallSite, SiteId};
+use super::counters::Volume;
 use super::outcome::Outcome;
 use super::slot::{Call, Owned, ScopeKey, ScopeKind, Slot};
 
@@ -170,16 +171,17 @@ impl Ledger {
         }
     }
 
-    /// A block was allocated by no call of a site itself: by a function of no site, whose site is the next call out, or outside
+    /// Blocks were allocated by no call of a site itself: by a function of no site, whose site is the next call out, or outside
     /// all calls.
     #[inline]
-    pub(super) fn allocated_beside_calls(&mut self, owner: u32, requested_bytes: i64) {
+    pub(super) fn allocated_beside_calls(&mut self, owner: u32, allocated: &Volume) {
+        let requested_bytes = allocated.requested_bytes;
         match self.call_around(owner) {
             Some(call) => call.beside_bytes = call.beside_bytes.wrapping_add(requested_bytes),
             None => {
                 let outside = &mut self.call_sites.outside;
                 outside.allocated_bytes = outside.allocated_bytes.wrapping_add(requested_bytes);
-                outside.allocation_count += 1;
+                outside.allocation_count += allocated.count;
             }
         }
     }

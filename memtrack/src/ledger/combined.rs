@@ -77,6 +77,8 @@ pub(super) struct Part {
 impl Ledger {
     /// An open scope becomes this device's part of one over several.
     pub(crate) fn join(&mut self, scope: ScopeKey, combined: &Arc<Combined>) {
+        // From here on each event counts for itself.
+        self.settle();
         self.parts.push(Part { scope, combined: Arc::clone(combined) });
     }
 

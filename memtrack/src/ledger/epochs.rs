@@ -10,7 +10,6 @@ use super::phases::{FURTHER_PHASES, NameId, NameTotals, Phases};
 use super::scopes::Scopes;
 use super::slot::{ClosedScope, ScopeKey, Totals};
 use super::threads::ThreadSet;
-use crate::stats::MemoryStats;
 
 /// Names an epoch in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +231,7 @@ impl Epochs {
         epoch: OpenEpoch,
         scope: ClosedScope,
         (phases, matrix): (&Phases, &Matrix),
-        stats: &MemoryStats,
+        (reserved_bytes, active_bytes): (i64, i64),
         holders: Vec<Holder>,
         lasted: Duration,
     ) -> ClosedEpoch {
@@ -265,8 +264,8 @@ impl Epochs {
             active_at_peak_bytes: notes.active_bytes,
             previous: self.last_ended.replace((number, scope.after_bytes)),
             scope,
-            reserved_bytes: stats.reserved_bytes.all.current,
-            active_bytes: stats.active_bytes.all.current,
+            reserved_bytes,
+            active_bytes,
         }
     }
 }

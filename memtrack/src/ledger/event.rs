@@ -94,8 +94,7 @@ impl Ledger {
         match event {
             Event::Allocated { entry, split, owner } => self.allocated(entry, *split, *owner),
             Event::Freed { entry, split, owner, context } => {
-                self.free_requested(entry, *owner, *context);
-                self.free_completed(entry, *split);
+                self.freed(entry, *split, *owner, *context);
             }
             Event::Mark => {}
         }

@@ -61,7 +61,7 @@ impl Ledger {
     /// Before live bytes fall, or reserved bytes change: the highest point of the stretch that ends may be a peak.
     #[inline]
     pub(super) fn settle_peaks(&mut self) {
-        if self.stats.allocated_bytes.all.current > self.epochs.lowest_peak_bytes {
+        if self.live_bytes() > self.epochs.lowest_peak_bytes {
             self.settle_new_peaks();
         }
     }
@@ -69,10 +69,12 @@ impl Ledger {
     #[cold]
     #[inline(never)]
     fn settle_new_peaks(&mut self) {
+        // Until here scopes hold what they hold at the peak.
+        self.settle();
         self.scopes.peak_serial += 1;
         let serial = self.scopes.peak_serial;
-        let (live_bytes, active_bytes) = (self.live_bytes(), self.stats.active_bytes.all.current);
-        let reserved_bytes = self.stats.reserved_bytes.all.current;
+        let (live_bytes, active_bytes) = (self.live_bytes(), self.active_bytes());
+        let reserved_bytes = self.reserved_bytes();
         for peak in self.epochs.peaks_mut().filter(|peak| peak.peak_bytes < live_bytes) {
             peak.notes.clear();
             let notes = std::mem::take(&mut peak.notes);
@@ -87,13 +89,13 @@ impl Ledger {
         PeakNotes {
             peak_bytes: self.live_bytes(),
             serial: self.scopes.peak_serial,
-            reserved_bytes: self.stats.reserved_bytes.all.current,
-            active_bytes: self.stats.active_bytes.all.current,
+            reserved_bytes: self.reserved_bytes(),
+            active_bytes: self.active_bytes(),
             notes: Vec::new(),
         }
     }
 
-    /// A block of `owner` comes or goes. Returns the phase it was allocated in.
+    /// Blocks of `owner` come and go. Returns the phase they were allocated in.
     #[inline]
     pub(super) fn change_held(&mut self, owner: u32, change: Amount) -> PhaseId {
         let serial = self.scopes.peak_serial;

@@ -59,12 +59,11 @@ impl Matrix {
     }
 
     #[inline]
-    pub(super) fn freed(&mut self, origin: PhaseId, phase: PhaseId, size_bytes: i64) {
+    pub(super) fn freed(&mut self, origin: PhaseId, phase: PhaseId, freed: Amount) {
         let last = self.width - 1;
         let at = usize::from(origin).min(last) * self.width + usize::from(phase).min(last);
         if let Some(cell) = self.cells.get_mut(at) {
-            cell.bytes = cell.bytes.wrapping_add(size_bytes);
-            cell.count += 1;
+            cell.add(freed);
         }
     }
 

@@ -11,6 +11,7 @@ mod call_site;
 mod call_sites;
 mod calls;
 mod combined;
+mod counters;
 mod epochs;
 mod event;
 mod held;
@@ -19,6 +20,7 @@ mod outcome;
 mod owners;
 mod phases;
 mod ring;
+mod run;
 mod scopes;
 mod shared;
 mod slot;
@@ -33,16 +35,18 @@ pub(crate) use combined::Combined;
 pub(crate) use epochs::{ClosedEpoch, EpochKey, HeldAtPeak, OriginRow, PeakWindow, PhaseRow};
 pub(crate) use matrix::Amount;
 pub use outcome::Outcome;
-use phases::{OTHER_PHASE, PhaseId};
+use phases::PhaseId;
 pub(crate) use shared::{LedgerGuard, SharedLedger};
 pub(crate) use slot::{ClosedScope, ScopeKey, ScopeKind};
 pub(crate) use threads::{ThreadNumber, current as current_thread};
 
 use self::call_sites::CallSites;
 use self::combined::Part;
+use self::counters::Counters;
 use self::epochs::Epochs;
 use self::matrix::{Matrix, Reading};
 use self::phases::Phases;
+use self::run::Run;
 use self::scopes::Scopes;
 use self::slot::Totals;
 use crate::stats::{MemoryStats, PoolKind};
@@ -71,7 +75,8 @@ pub(crate) struct BlockEntry {
 /// The books of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    stats: MemoryStats,
+    counters: Counters,
+    run: Run,
     totals: Totals,
     scopes: Scopes,
     phases: Phases,
@@ -84,72 +89,53 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(max_split_size: i64) -> Self {
-        let stats = MemoryStats { max_split_size, ..MemoryStats::default() };
-        Self { stats, ..Self::default() }
+        Self { counters: Counters::new(max_split_size), ..Self::default() }
     }
 
-    pub(crate) fn stats(&self) -> &MemoryStats {
-        &self.stats
+    /// All statistics; about a kilobyte.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        self.counters.read()
     }
 
     pub(crate) fn reset_peak(&mut self) {
-        self.stats.reset_peak();
+        self.counters.reset_peak();
     }
 
     pub(crate) fn reset_accumulated(&mut self) {
-        self.stats.reset_accumulated();
+        // A run is told by the sums.
+        self.settle();
+        self.counters.reset_accumulated();
     }
 
+    /// Rounded bytes handed out.
     pub(crate) fn live_bytes(&self) -> i64 {
-        self.stats.allocated_bytes.all.current
+        self.counters.all_bytes.current
     }
 
-    /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
-    #[inline]
-    pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
-        let BlockEntry { pool, size_bytes, requested_bytes, oversize, thread } = *entry;
-        let stats = &mut self.stats;
-        stats.inactive_split.change(pool, split.count);
-        stats.inactive_split_bytes.change(pool, split.bytes);
-        stats.allocation.increase(pool, 1);
-        stats.allocated_bytes.increase(pool, size_bytes);
-        stats.active.increase(pool, 1);
-        stats.active_bytes.increase(pool, size_bytes);
-        stats.requested_bytes.increase(pool, requested_bytes);
-        if oversize {
-            stats.oversize_allocations.increase(1);
-        }
-        self.totals.allocation_count += 1;
-        self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
-
-        let owner = self.scopes.resolve(owner);
-        let phase = self.change_held(owner, Amount { bytes: size_bytes, count: 1 });
-        self.phases.totals(phase).allocated(size_bytes);
-        let live_bytes = self.stats.allocated_bytes.all.current;
-        self.scopes.raise(live_bytes, phase);
-        if phase == OTHER_PHASE {
-            // Some other thread may be in a phase, so no cut will tell.
-            self.epochs.raise_other(live_bytes);
-        }
-        self.scopes.active(thread, owner);
-        if !self.scopes.own(owner, size_bytes, requested_bytes) {
-            self.allocated_beside_calls(owner, requested_bytes);
-        }
-        if !self.parts.is_empty() {
-            self.raise_sums(owner, size_bytes, requested_bytes);
-        }
+    pub(crate) fn active_bytes(&self) -> i64 {
+        self.counters.active_bytes()
     }
 
-    /// The program gave a block back. It may still have to wait for other streams.
-    #[inline]
+    pub(crate) fn reserved_bytes(&self) -> i64 {
+        self.counters.reserved_bytes.all.current
+    }
+
+    /// Bytes as asked for: now, and the most since peaks were reset.
+    pub(crate) fn requested_bytes(&self) -> (i64, i64) {
+        (self.counters.all_requested.current, self.counters.all_requested.peak)
+    }
+
+    /// The program gave a block back, which still has to wait for other streams.
     pub(crate) fn free_requested(&mut self, entry: &BlockEntry, owner: Option<ScopeKey>, context: Option<ScopeKey>) {
-        let BlockEntry { pool, size_bytes, requested_bytes, oversize, thread } = *entry;
+        self.settle();
         self.settle_peaks();
-        self.stats.allocation.decrease(pool, 1);
-        self.stats.allocated_bytes.decrease(pool, size_bytes);
-        if oversize {
-            self.stats.oversize_allocations.decrease(1);
-        }
+        self.given_back(entry, owner, context);
+        self.counters.pends(entry);
+    }
+
+    /// Of a block that the program gave back, all but the counters. Peaks are settled, and no run is on.
+    fn given_back(&mut self, entry: &BlockEntry, owner: Option<ScopeKey>, context: Option<ScopeKey>) {
+        let BlockEntry { size_bytes, requested_bytes, thread, .. } = *entry;
         self.totals.free_count += 1;
         self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(size_bytes);
 
@@ -159,40 +145,29 @@ impl Ledger {
         // A scope stays in the table while it owns blocks; one that was gone at the allocation is gone now.
         let owner = self.scopes.resolve(owner);
         let origin = self.change_held(owner, Amount { bytes: size_bytes.wrapping_neg(), count: -1 });
-        self.matrix.freed(origin, phase, size_bytes);
+        self.matrix.freed(origin, phase, Amount { bytes: size_bytes, count: 1 });
         self.scopes.active(thread, context);
         if !self.parts.is_empty() {
             self.lower_sums(owner, size_bytes, requested_bytes);
         }
-        if owner == context {
-            self.scopes.disown_and_move(owner, size_bytes, requested_bytes);
-        } else {
-            self.scopes.moved(context, size_bytes);
-            self.scopes.disown(owner, requested_bytes);
-        }
+        self.scopes.moved(context, size_bytes);
+        self.scopes.disown(owner, requested_bytes);
     }
 
-    /// A block went back to its pool.
-    #[inline]
+    /// A block that waited went back to its pool.
     pub(crate) fn free_completed(&mut self, entry: &BlockEntry, split: SplitChange) {
-        let BlockEntry { pool, size_bytes, requested_bytes, .. } = *entry;
-        let stats = &mut self.stats;
-        stats.active.decrease(pool, 1);
-        stats.active_bytes.decrease(pool, size_bytes);
-        stats.requested_bytes.decrease(pool, requested_bytes);
-        stats.inactive_split.change(pool, split.count);
-        stats.inactive_split_bytes.change(pool, split.bytes);
+        self.counters.pends_no_more(entry, split);
     }
 
     /// A segment came from the device, for an allocation of `context`.
     pub(crate) fn segment_allocated(&mut self, pool: PoolKind, bytes: i64, oversize: bool, context: Option<ScopeKey>) {
         self.settle_peaks();
-        self.stats.segment.increase(pool, 1);
-        self.stats.reserved_bytes.increase(pool, bytes);
+        self.counters.segment.increase(pool, 1);
+        self.counters.reserved_bytes.increase(pool, bytes);
         if oversize {
-            self.stats.oversize_segments.increase(1);
+            self.counters.oversize_segments.increase(1);
         }
-        self.stats.num_device_alloc += 1;
+        self.counters.num_device_alloc += 1;
         let phase = self.context_phase(context);
         self.phases.totals(phase).device_allocation_count += 1;
     }
@@ -200,20 +175,20 @@ impl Ledger {
     /// A segment went back to the device.
     pub(crate) fn segment_released(&mut self, pool: PoolKind, bytes: i64, oversize: bool) {
         self.settle_peaks();
-        self.stats.segment.decrease(pool, 1);
-        self.stats.reserved_bytes.decrease(pool, bytes);
+        self.counters.segment.decrease(pool, 1);
+        self.counters.reserved_bytes.decrease(pool, bytes);
         if oversize {
-            self.stats.oversize_segments.decrease(1);
+            self.counters.oversize_segments.decrease(1);
         }
-        self.stats.num_device_free += 1;
+        self.counters.num_device_free += 1;
     }
 
     /// Pages of an expandable segment were mapped, for an allocation of `context`. As in PyTorch they are no segment, and however many they
     /// are, they count as one call of the device.
     pub(crate) fn pages_mapped(&mut self, pool: PoolKind, bytes: i64, context: Option<ScopeKey>) {
         self.settle_peaks();
-        self.stats.reserved_bytes.increase(pool, bytes);
-        self.stats.num_device_alloc += 1;
+        self.counters.reserved_bytes.increase(pool, bytes);
+        self.counters.num_device_alloc += 1;
         let phase = self.context_phase(context);
         self.phases.totals(phase).device_allocation_count += 1;
     }
@@ -221,31 +196,31 @@ impl Ledger {
     /// Pages of an expandable segment were unmapped at once.
     pub(crate) fn pages_unmapped(&mut self, pool: PoolKind, bytes: i64) {
         self.settle_peaks();
-        self.stats.reserved_bytes.decrease(pool, bytes);
-        self.stats.num_device_free += 1;
+        self.counters.reserved_bytes.decrease(pool, bytes);
+        self.counters.num_device_free += 1;
     }
 
     /// The driver's own pool has so many bytes reserved now.
     pub(crate) fn reserved_is(&mut self, bytes: i64) {
-        let change = bytes - self.stats.reserved_bytes.all.current;
+        let change = bytes - self.reserved_bytes();
         // What it has more it took for an allocation that is entered already.
         if change < 0 {
             self.settle_peaks();
         }
-        self.stats.reserved_bytes.change(PoolKind::Large, change);
+        self.counters.reserved_bytes.change(PoolKind::Large, change);
     }
 
     /// PyTorch counts the release of a segment before the device refuses it.
     pub(crate) fn release_refused(&mut self) {
-        self.stats.num_device_free += 1;
+        self.counters.num_device_free += 1;
     }
 
     pub(crate) fn synchronized(&mut self) {
-        self.stats.num_sync_all_streams += 1;
+        self.counters.num_sync_all_streams += 1;
     }
 
     pub(crate) fn retried(&mut self, context: Option<ScopeKey>) {
-        self.stats.num_alloc_retries += 1;
+        self.counters.num_alloc_retries += 1;
         self.totals.retry_count += 1;
         let context = self.scopes.resolve(context);
         self.phases.totals(self.scopes.phase_of(context)).retry_count += 1;
@@ -253,7 +228,7 @@ impl Ledger {
     }
 
     pub(crate) fn out_of_memory(&mut self, context: Option<ScopeKey>) {
-        self.stats.num_ooms += 1;
+        self.counters.num_ooms += 1;
         self.totals.oom_count += 1;
         let context = self.scopes.resolve(context);
         self.phases.totals(self.scopes.phase_of(context)).oom_count += 1;
@@ -283,6 +258,7 @@ impl Ledger {
         kind: ScopeKind,
         phase: Option<&'static str>,
     ) -> ScopeKey {
+        self.settle();
         let parent = self.scopes.open_or_around(self.scopes.resolve(parent));
         let inherited = self.scopes.phase_of(parent);
         let own_phase = phase.map(|name| self.phases.enter(inherited, name));
@@ -291,7 +267,7 @@ impl Ledger {
             self.phases.totals(phase).entered_count += 1;
         }
         self.cut(own_phase.unwrap_or(inherited));
-        let reserved_bytes = self.stats.reserved_bytes.all.current;
+        let reserved_bytes = self.reserved_bytes();
         let before = (self.live_bytes(), reserved_bytes, self.totals);
         let key = self.scopes.open(parent, kind, own_phase, inherited, before);
         match kind {
@@ -307,6 +283,7 @@ impl Ledger {
 
     /// Closes a scope and says what happened in it. `None` when it is closed already.
     pub(crate) fn close_scope(&mut self, key: ScopeKey, outcome: Outcome) -> Option<ClosedScope> {
+        self.settle();
         if !self.scopes.is_open(key) {
             return None;
         }
@@ -316,6 +293,7 @@ impl Ledger {
 
     /// As [`close_scope`](Self::close_scope) where nobody asks what happened; the name of the phase that the scope began, if it did.
     pub(crate) fn close_scope_unread(&mut self, key: ScopeKey, outcome: Outcome) -> Option<&'static str> {
+        self.settle();
         if !self.scopes.is_open(key) {
             return None;
         }
@@ -330,7 +308,7 @@ impl Ledger {
         if let Some(site) = self.scopes.site_of(key) {
             self.end_call(key, site, outcome);
         }
-        let after = (self.live_bytes(), self.stats.reserved_bytes.all.current);
+        let after = (self.live_bytes(), self.reserved_bytes());
         let closed = self.scopes.close(key, outcome, after, &self.totals);
         if let Some(phase) = closed.own_phase {
             let name = self.phases.name_id(phase);
@@ -349,6 +327,7 @@ impl Ledger {
 
     /// Ends an epoch. `None` when it has ended already.
     pub(crate) fn close_epoch(&mut self, key: &EpochKey, lasted: Duration) -> Option<ClosedEpoch> {
+        self.settle();
         self.settle_peaks();
         let phase = self.scopes.phase_around(key.scope);
         self.cut(phase);
@@ -357,12 +336,19 @@ impl Ledger {
         let scope = self.close_scope(key.scope, Outcome::Ok)?;
         let epoch = self.epochs.take(key)?;
         let holders = self.holders(&epoch.notes);
-        Some(self.epochs.close(epoch, scope, (&self.phases, &self.matrix), &self.stats, holders, lasted))
+        Some(self.epochs.close(
+            epoch,
+            scope,
+            (&self.phases, &self.matrix),
+            (self.reserved_bytes(), self.active_bytes()),
+            holders,
+            lasted,
+        ))
     }
 
     /// Ends the stretch since the last cut: its highest point goes to every scope that is open.
     fn cut(&mut self, next_phase: PhaseId) {
-        let highest_bytes = self.scopes.cut(self.stats.allocated_bytes.all.current, next_phase);
+        let highest_bytes = self.scopes.cut(self.counters.all_bytes.current, next_phase);
         if !self.scopes.any_phase_open() {
             self.epochs.raise_other(highest_bytes);
         }

@@ -6,17 +6,20 @@
 
 use std::num::NonZeroU32;
 
+use super::counters::Volume;
 use super::scopes::Scopes;
 use super::slot::{NO_SLOT, Owned, ScopeKey, ScopeKind, Slot};
 
 impl Slot {
     #[inline]
-    fn allocated(&mut self, size_bytes: i64, requested_bytes: i64) {
+    fn moved_in_run(&mut self, allocated: &Volume, freed: &Volume, risen_bytes: i64) {
         let owned = &mut self.owned;
-        owned.allocated_bytes = owned.allocated_bytes.wrapping_add(requested_bytes);
-        owned.peak_bytes = owned.peak_bytes.max(owned.live_bytes());
-        owned.allocation_count += 1;
-        self.moved_bytes = self.moved_bytes.wrapping_add(size_bytes);
+        owned.peak_bytes = owned.peak_bytes.max(owned.live_bytes().wrapping_add(risen_bytes));
+        owned.allocated_bytes = owned.allocated_bytes.wrapping_add(allocated.requested_bytes);
+        owned.freed_bytes = owned.freed_bytes.wrapping_add(freed.requested_bytes);
+        owned.allocation_count += allocated.count;
+        owned.free_count += freed.count;
+        self.moved_bytes = self.moved_bytes.wrapping_add(allocated.bytes).wrapping_add(freed.bytes);
     }
 }
 
@@ -84,12 +87,11 @@ impl Scopes {
         }
     }
 
-    /// A block now belongs to `owner`. Returns whether the function that allocated it is a call of a call site.
-    #[inline]
-    pub(super) fn own(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) -> bool {
-        if let Some(slot) = self.slots.get_mut(owner as usize) {
-            slot.reference_count += 1;
-        }
+    /// In a run of a thread in the scope `owner` blocks were allocated, and of its own were freed; its live bytes, as asked for, rose so
+    /// far above what they were. Returns whether the function that allocated them is a call of a call site.
+    pub(super) fn moved_in_run(&mut self, owner: u32, allocated: &Volume, freed: &Volume, risen_bytes: i64) -> bool {
+        let Some(slot) = self.slots.get_mut(owner as usize) else { return false };
+        slot.reference_count = (i64::from(slot.reference_count) + allocated.count - freed.count) as u32;
         let mut at = owner;
         let mut function = None;
         // The nearest function's and that of the steps and epochs inside it, exclusively.
@@ -97,8 +99,8 @@ impl Scopes {
             && let Some(slot) = self.slots.get_mut(at as usize)
         {
             if slot.open {
-                slot.allocated(size_bytes, requested_bytes);
-                slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(requested_bytes);
+                slot.moved_in_run(allocated, freed, risen_bytes);
+                slot.owned.exclusive_bytes = slot.owned.exclusive_bytes.wrapping_add(allocated.requested_bytes);
                 function = match slot.kind {
                     ScopeKind::CallSite(_) => Some(true),
                     ScopeKind::Function => Some(false),
@@ -108,7 +110,7 @@ impl Scopes {
             at = self.open_around(at);
         }
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.allocated(size_bytes, requested_bytes);
+            slot.moved_in_run(allocated, freed, risen_bytes);
             at = self.open_around(at);
         }
         function == Some(true)
@@ -119,20 +121,6 @@ impl Scopes {
     pub(super) fn disown(&mut self, owner: u32, requested_bytes: i64) {
         let mut at = owner;
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            if slot.open {
-                slot.owned.freed(requested_bytes);
-            }
-            at = self.open_around(at);
-        }
-        self.release_owned(owner);
-    }
-
-    /// A block of `owner` was given back by a thread inside it: [`moved`](Self::moved) and [`disown`](Self::disown) in one walk.
-    #[inline]
-    pub(super) fn disown_and_move(&mut self, owner: u32, size_bytes: i64, requested_bytes: i64) {
-        let mut at = owner;
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.moved_bytes = slot.moved_bytes.wrapping_add(size_bytes);
             if slot.open {
                 slot.owned.freed(requested_bytes);
             }

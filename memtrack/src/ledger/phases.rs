@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use super::counters::Volume;
+
 /// A node's number; [`OTHER_PHASE`] for time outside every phase.
 pub(crate) type PhaseId = u16;
 
@@ -45,10 +47,11 @@ pub(crate) struct PhaseTotals {
 
 impl PhaseTotals {
     #[inline]
-    pub(crate) fn allocated(&mut self, size_bytes: i64) {
-        self.net_bytes = self.net_bytes.wrapping_add(size_bytes);
-        self.allocated_bytes = self.allocated_bytes.wrapping_add(size_bytes.unsigned_abs());
-        self.allocation_count += 1;
+    pub(super) fn moved(&mut self, allocated: &Volume, freed: &Volume) {
+        self.net_bytes = self.net_bytes.wrapping_add(allocated.bytes).wrapping_sub(freed.bytes);
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(allocated.bytes.cast_unsigned());
+        self.allocation_count = self.allocation_count.wrapping_add(allocated.count.cast_unsigned());
+        self.free_count = self.free_count.wrapping_add(freed.count.cast_unsigned());
     }
 
     #[inline]

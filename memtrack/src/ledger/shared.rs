@@ -78,7 +78,9 @@ impl SharedLedger {
     /// The books, with everything in them that has happened.
     #[inline]
     pub(crate) fn lock(&self) -> LedgerGuard<'_> {
-        self.up_to_date(self.books.0.lock())
+        let mut books = self.up_to_date(self.books.0.lock());
+        books.settle();
+        books
     }
 
     /// As [`lock`](Self::lock). From here on until [`end_at_once`](Self::end_at_once), each event is entered before its
@@ -114,8 +116,7 @@ impl SharedLedger {
     ) {
         match self.books_for() {
             Some(mut books) => {
-                books.free_requested(entry, owner, context);
-                books.free_completed(entry, split);
+                books.freed(entry, split, owner, context);
             }
             None => self.put_off(Event::Freed { entry: *entry, split, owner, context }),
         }

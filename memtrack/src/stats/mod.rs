@@ -40,11 +40,11 @@ impl Statistic {
         self.freed = self.freed.wrapping_add(amount);
     }
 
-    fn reset_peak(&mut self) {
+    pub(crate) fn reset_peak(&mut self) {
         self.peak = self.current;
     }
 
-    fn reset_accumulated(&mut self) {
+    pub(crate) fn reset_accumulated(&mut self) {
         self.allocated = 0;
         self.freed = 0;
     }
@@ -69,43 +69,6 @@ pub struct PoolStatistic {
     pub small_pool: Statistic,
     /// The large pool.
     pub large_pool: Statistic,
-}
-
-impl PoolStatistic {
-    #[inline]
-    fn pool(&mut self, pool: PoolKind) -> &mut Statistic {
-        match pool {
-            PoolKind::Small => &mut self.small_pool,
-            PoolKind::Large => &mut self.large_pool,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn increase(&mut self, pool: PoolKind, amount: i64) {
-        self.all.increase(amount);
-        self.pool(pool).increase(amount);
-    }
-
-    #[inline]
-    pub(crate) fn decrease(&mut self, pool: PoolKind, amount: i64) {
-        self.all.decrease(amount);
-        self.pool(pool).decrease(amount);
-    }
-
-    /// One net change: an increase when positive, a decrease when negative, nothing when zero.
-    #[inline]
-    pub(crate) fn change(&mut self, pool: PoolKind, amount: i64) {
-        match amount {
-            1.. => self.increase(pool, amount),
-            0 => {}
-            _ => self.decrease(pool, -amount),
-        }
-    }
-
-    fn each(&mut self) -> [&mut Statistic; 3] {
-        let Self { all, small_pool, large_pool } = self;
-        [all, small_pool, large_pool]
-    }
 }
 
 /// What an allocator with `policy:compact` did with its pages of 2 MiB, since it was made.
@@ -171,43 +134,6 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    fn arrays(&mut self) -> [&mut PoolStatistic; 9] {
-        [
-            &mut self.allocation,
-            &mut self.segment,
-            &mut self.active,
-            &mut self.inactive_split,
-            &mut self.allocated_bytes,
-            &mut self.reserved_bytes,
-            &mut self.active_bytes,
-            &mut self.inactive_split_bytes,
-            &mut self.requested_bytes,
-        ]
-    }
-
-    /// Sets every peak to the value now; to the live bytes, never to zero.
-    pub(crate) fn reset_peak(&mut self) {
-        for array in self.arrays() {
-            array.each().into_iter().for_each(Statistic::reset_peak);
-        }
-        self.oversize_allocations.reset_peak();
-        self.oversize_segments.reset_peak();
-    }
-
-    /// Sets every accumulated counter and the five event counters to zero.
-    pub(crate) fn reset_accumulated(&mut self) {
-        for array in self.arrays() {
-            array.each().into_iter().for_each(Statistic::reset_accumulated);
-        }
-        self.oversize_allocations.reset_accumulated();
-        self.oversize_segments.reset_accumulated();
-        self.num_alloc_retries = 0;
-        self.num_ooms = 0;
-        self.num_sync_all_streams = 0;
-        self.num_device_alloc = 0;
-        self.num_device_free = 0;
-    }
-
     /// The same counters under exactly the keys of `torch.cuda.memory_stats`, sorted.
     ///
     /// ```

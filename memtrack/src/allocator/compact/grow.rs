@@ -64,12 +64,12 @@ impl Inner {
 
     /// Brings the requested peak up to date, this request counted in.
     fn note_requested(&self, growth: &mut Growth, requested_bytes: u64) {
-        let requested = self.ledger().stats().requested_bytes.all;
+        let (current, highest) = self.ledger().requested_bytes();
         let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
-        let with_this = unsigned(requested.current).saturating_add(requested_bytes);
+        let with_this = unsigned(current).saturating_add(requested_bytes);
         let before_reset = self.requested_peak_bytes.load(Ordering::Relaxed);
         let peak = &mut growth.compact.requested_peak_bytes;
-        *peak = (*peak).max(with_this).max(unsigned(requested.peak)).max(before_reset);
+        *peak = (*peak).max(with_this).max(unsigned(highest)).max(before_reset);
     }
 
     /// Whether pages may move: events are asked about and recorded for it, which a capture forbids.

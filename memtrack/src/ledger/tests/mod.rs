@@ -131,7 +131,7 @@ impl Device {
             }
             Step::Free { thread, pick } => {
                 if !self.blocks.is_empty() {
-                    self.free(thread, pick % self.blocks.len());
+                    self.free(thread, pick % self.blocks.len(), pick % 5 == 0);
                 }
             }
             Step::Segment { thread } => {
@@ -163,12 +163,16 @@ impl Device {
         }
     }
 
-    fn free(&mut self, thread: usize, at: usize) {
+    fn free(&mut self, thread: usize, at: usize, waits: bool) {
         let (key, scope) = self.context(thread);
         let (entry, owner, block) = self.blocks.swap_remove(at);
         let entry = BlockEntry { thread: ThreadNumber::of_test(thread), ..entry };
-        self.ledger.free_requested(&entry, owner, key);
-        self.ledger.free_completed(&entry, SplitChange::default());
+        if waits {
+            self.ledger.free_requested(&entry, owner, key);
+            self.ledger.free_completed(&entry, SplitChange::default());
+        } else {
+            self.ledger.freed(&entry, SplitChange::default(), owner, key);
+        }
         self.history.free(thread, block, scope);
     }
 
@@ -234,7 +238,7 @@ impl Device {
             self.close(0);
         }
         while !self.blocks.is_empty() {
-            self.free(0, 0);
+            self.free(0, 0, false);
         }
         assert_eq!(self.ledger.scopes.record_count(), 0, "scope records are left");
         assert_eq!(self.ledger.stats().allocated_bytes.all.current, 0);

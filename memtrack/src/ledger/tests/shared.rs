@@ -43,7 +43,7 @@ fn events_logged_while_the_books_are_taken_are_entered_in_their_order() {
     });
     assert_eq!(books.stats().allocation.all.allocated, 0, "nothing was entered behind the holder's back");
     drop(books);
-    let stats = *ledger.lock().stats();
+    let stats = ledger.lock().stats();
     assert_eq!(stats.allocation.all.allocated, 201);
     assert_eq!(stats.allocated_bytes.all.current, 2048);
     assert_eq!(stats.allocated_bytes.all.peak, 2048, "1536 at most before the last");
@@ -93,7 +93,7 @@ fn what_happens_one_after_the_other_on_many_threads_never_looks_simultaneous() {
         done.store(true, Ordering::Relaxed);
         reader.join().unwrap();
     });
-    let stats = *ledger.lock().stats();
+    let stats = ledger.lock().stats();
     assert_eq!(stats.allocation.all.allocated, 80_000);
     assert_eq!(stats.allocation.all.freed, 80_000);
     assert_eq!((stats.allocation.all.current, stats.allocation.all.peak), (0, 1));
@@ -165,7 +165,7 @@ fn what_happens_on_two_devices_one_after_the_other_never_looks_simultaneous() {
         assert_eq!(highest_bytes, Some(512), "more than one block was live");
         let pair_count: i64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
         for device in &devices {
-            let stats = *device.lock().stats();
+            let stats = device.lock().stats();
             assert_eq!((stats.allocation.all.allocated, stats.allocation.all.peak), (pair_count, 1));
         }
     });

@@ -1,0 +1,162 @@
+//! Runs: events in a row of one thread in one scope, which are entered into the books of scopes and phases as one.
+//!
+//! Most events follow another of the same thread in the same scope. Of such a *run* only the counters are kept up, and how high the
+//! live bytes were; all else that an event moves (the scope, each scope around it, its phase, the matrix, who holds what) moves by
+//! sums, which are the counters' rise since the run began. So an event costs the same in any number of scopes.
+//!
+//! **Why it is exact.** Within a run nothing but the run's own allocations and frees happens, the frees of blocks that its scope
+//! itself owns. The live bytes of a scope around then move as those of the device do, so the highest point of the run is the same moment
+//! for all of them. A run ends (is *settled*) before anything else is read or changed: an event of another thread or scope, a free
+//! of another's block, a scope that opens or closes, a peak that an epoch notes. [`SharedLedger::lock`](super::SharedLedger::lock)
+//! settles, so that whoever takes the books sees no run.
+
+use super::counters::Volume;
+use super::matrix::Amount;
+use super::phases::OTHER_PHASE;
+use super::slot::{NO_SLOT, ScopeKey};
+use super::threads::ThreadNumber;
+use super::{BlockEntry, Ledger, SplitChange};
+
+/// The run that is on.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// Whose it is; `None` when no run is on.
+    thread: Option<ThreadNumber>,
+    scope: Option<ScopeKey>,
+    /// The scope's place.
+    slot: u32,
+    /// Each event is a run of its own.
+    is_single: bool,
+    /// The most live bytes after one of its allocations.
+    highest_bytes: i64,
+    /// The same of bytes as asked for.
+    highest_requested_bytes: i64,
+    /// What was handed out before it, ever and then.
+    allocated_before: Volume,
+    current_before: Volume,
+}
+
+impl Ledger {
+    /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
+    #[inline(always)]
+    pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
+        if self.run.thread != Some(entry.thread) || self.run.scope != owner {
+            self.begin_run(entry.thread, owner);
+        }
+        self.counters.allocated(entry, split);
+        let run = &mut self.run;
+        run.highest_bytes = run.highest_bytes.max(self.counters.all_bytes.current);
+        run.highest_requested_bytes = run.highest_requested_bytes.max(self.counters.all_requested.current);
+        if run.is_single {
+            self.allocated_alone(entry);
+        }
+    }
+
+    /// A block of the scope `owner` was given back by a thread in the scope `context`, and is free.
+    #[inline(always)]
+    pub(crate) fn freed(
+        &mut self,
+        entry: &BlockEntry,
+        split: SplitChange,
+        owner: Option<ScopeKey>,
+        context: Option<ScopeKey>,
+    ) {
+        let is_of_run = self.run.thread == Some(entry.thread) && self.run.scope == context && owner == context;
+        if is_of_run && !self.run.is_single {
+            if self.counters.all_bytes.current > self.epochs.lowest_peak_bytes {
+                // Ends the run; the free begins another.
+                self.settle_peaks();
+                self.begin_run(entry.thread, context);
+            }
+            self.counters.freed(entry, split);
+        } else {
+            self.freed_elsewhere(entry, split, owner, context);
+        }
+    }
+
+    #[inline(never)]
+    fn freed_elsewhere(
+        &mut self,
+        entry: &BlockEntry,
+        split: SplitChange,
+        owner: Option<ScopeKey>,
+        context: Option<ScopeKey>,
+    ) {
+        self.settle();
+        self.settle_peaks();
+        self.given_back(entry, owner, context);
+        self.counters.freed(entry, split);
+    }
+
+    #[inline(never)]
+    fn begin_run(&mut self, thread: ThreadNumber, scope: Option<ScopeKey>) {
+        self.settle();
+        let slot = self.scopes.resolve(scope);
+        // The last block of a closed scope takes the scope's record with it, and a scope of several devices sees each event.
+        let is_closed = self.scopes.slots.get(slot as usize).is_some_and(|slot| !slot.open);
+        let (allocated_before, current_before) = self.counters.volumes();
+        self.run = Run {
+            thread: Some(thread),
+            scope,
+            slot,
+            is_single: is_closed || !self.parts.is_empty(),
+            highest_bytes: i64::MIN,
+            highest_requested_bytes: current_before.requested_bytes,
+            allocated_before,
+            current_before,
+        };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocated_alone(&mut self, entry: &BlockEntry) {
+        let slot = self.run.slot;
+        self.settle();
+        if !self.parts.is_empty() {
+            self.raise_sums(slot, entry.size_bytes, entry.requested_bytes);
+        }
+    }
+
+    /// Ends the run, if one is on: whatever is read afterwards has all that happened in it.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if let Some(thread) = self.run.thread.take() {
+            self.settle_run(thread);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_run(&mut self, thread: ThreadNumber) {
+        let Run { slot, highest_bytes, highest_requested_bytes, allocated_before, current_before, .. } = self.run;
+        let (allocated, current) = self.counters.volumes();
+        let allocated = allocated.less(allocated_before);
+        let freed = allocated.less(current.less(current_before));
+        let moved_bytes = allocated.bytes.wrapping_add(freed.bytes);
+        self.totals.allocation_count += allocated.count;
+        self.totals.free_count += freed.count;
+        self.totals.moved_bytes = self.totals.moved_bytes.wrapping_add(moved_bytes);
+
+        let change = Amount { bytes: allocated.bytes.wrapping_sub(freed.bytes), count: allocated.count - freed.count };
+        let phase = self.change_held(slot, change);
+        self.phases.totals(phase).moved(&allocated, &freed);
+        if freed.count > 0 {
+            self.matrix.freed(phase, phase, Amount { bytes: freed.bytes, count: freed.count });
+        }
+        if allocated.count > 0 {
+            self.scopes.raise(highest_bytes, phase);
+            if phase == OTHER_PHASE {
+                // Some other thread may be in a phase, so no cut will tell.
+                self.epochs.raise_other(highest_bytes);
+            }
+        }
+        self.scopes.active(thread, slot);
+        let risen_bytes = highest_requested_bytes.wrapping_sub(current_before.requested_bytes);
+        let is_call = self.scopes.moved_in_run(slot, &allocated, &freed, risen_bytes);
+        if !is_call && allocated.count > 0 {
+            self.allocated_beside_calls(slot, &allocated);
+        }
+        if slot != NO_SLOT && freed.count > 0 {
+            self.scopes.vacate_unreferenced(slot);
+        }
+    }
+}

@@ -65,6 +65,9 @@ pub(crate) struct Block {
     pub(crate) freed_at_search: u64,
     /// What few blocks have, so it costs one word.
     pub(crate) extras: Option<Box<Extras>>,
+    /// Neighbours in the list of free blocks, while it is in one.
+    pub(crate) free_prev: BlockIndex,
+    pub(crate) free_next: BlockIndex,
     /// Neighbours in the segment.
     pub(crate) prev: BlockIndex,
     pub(crate) next: BlockIndex,
@@ -95,6 +98,8 @@ impl Block {
             requested_bytes: 0,
             freed_at_search: 0,
             extras: None,
+            free_prev: NO_BLOCK,
+            free_next: NO_BLOCK,
             prev: NO_BLOCK,
             next: NO_BLOCK,
             owner: None,

@@ -184,7 +184,7 @@ impl StreamPools {
     pub(super) fn enter_unmapped(&mut self, free: &FreeBlock, range: &PageRange, search_count: u64) {
         let index = free.index;
         let Block { pool, segment, segment_stack, prev, .. } = self.blocks[index];
-        self.free_mut(pool).remove(free);
+        self.take_out(index);
         let piece = |address, bytes| Block {
             segment,
             segment_stack,
@@ -198,20 +198,22 @@ impl StreamPools {
             if prev != NO_BLOCK {
                 self.blocks[prev].next = before;
             }
-            self.free_mut(pool).insert(FreeBlock { size_bytes: before_bytes, address: free.address, index: before });
+            self.insert_free(before);
         }
         let after_bytes = free.size_bytes - before_bytes - range.bytes;
         if after_bytes > 0 {
             let (address, next) = (range.address + range.bytes, self.blocks[index].next);
             let after = self.insert_after(index, Block { prev: index, next, ..piece(address, after_bytes) });
-            self.free_mut(pool).insert(FreeBlock { size_bytes: after_bytes, address, index: after });
+            self.insert_free(after);
         }
         let block = &mut self.blocks[index];
         (block.address, block.size_bytes, block.state) = (range.address, range.bytes, BlockState::Unmapped);
         let (prev, next) = (block.prev, block.next);
         for neighbour in [prev, next] {
-            if let Some(absorbed) = self.absorb(index, neighbour, BlockState::Unmapped) {
-                self.unmapped_mut(pool).remove(&absorbed.address);
+            if self.is_in_state(neighbour, BlockState::Unmapped) {
+                let address = self.blocks[neighbour].address;
+                self.unmapped_mut(pool).remove(&address);
+                self.absorb(index, neighbour);
             }
         }
         let address = self.blocks[index].address;

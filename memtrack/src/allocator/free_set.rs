@@ -1,13 +1,13 @@
 //! The free blocks of one pool of one stream, in the order of the best-fit rule.
 //!
-//! They stand in sorted runs of at most [`RUN_LEN`], with the last key of each run in a table of its own. Each search
-//! halves two short arrays without a branch to mispredict, a change moves some bytes within one run, and nothing is
-//! allocated or freed while a pool goes back and forth between the same few states, as in a training loop.
+//! They stand in *bins* by size, sixteen for each doubling, and in order in each bin; a bit for each bin says whether anything is in
+//! it. A pool has some tens to hundreds of free blocks in training, so most bins have one or none: a search is a look at one bin or at
+//! the next bit. A bin is a list through the blocks' own records, so that a block is taken out without a search. One with more
+//! than [`LIST_LEN`] is kept in [`SortedRuns`] instead, and a pool with a million free blocks of one size is searched in logarithmic
+//! time too.
 
-use super::block::BlockIndex;
-
-/// Long enough that the table of runs is short, short enough that moving half a run costs little.
-const RUN_LEN: usize = 32;
+use super::block::{BlockIndex, BlockTable, NO_BLOCK};
+use super::sorted_runs::SortedRuns;
 
 /// A free block. The order is that of the search: smallest first, ties to the lowest address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,186 +18,286 @@ pub(crate) struct FreeBlock {
 }
 
 /// Size and address as one number.
-type Key = u128;
+pub(super) type Key = u128;
 
-fn key(size_bytes: u64, address: u64) -> Key {
+#[inline]
+pub(super) fn key(size_bytes: u64, address: u64) -> Key {
     (Key::from(size_bytes) << 64) | Key::from(address)
 }
 
 impl FreeBlock {
-    fn key(&self) -> Key {
+    #[inline]
+    pub(super) fn key(&self) -> Key {
         key(self.size_bytes, self.address)
     }
 }
 
-/// Where a block stands, until the set is changed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Position {
-    run: usize,
-    place: usize,
+impl BlockTable {
+    /// A free block as sets know it.
+    pub(super) fn free_block(&self, index: BlockIndex) -> FreeBlock {
+        let block = &self[index];
+        FreeBlock { size_bytes: block.size_bytes, address: block.address, index }
+    }
 }
 
-/// Free blocks by (size, address). No two have the same address.
-#[derive(Debug, Default)]
+/// Bins for each doubling, as a power of two.
+const PARTS_SHIFT: u32 = 4;
+/// Sizes are multiples of it.
+const UNIT_SHIFT: u32 = 9;
+/// The bin of the largest size is below it.
+const BIN_LIMIT: usize = ((u64::BITS - UNIT_SHIFT - PARTS_SHIFT + 1) << PARTS_SHIFT) as usize;
+const WORD_COUNT: usize = BIN_LIMIT.div_ceil(u64::BITS as usize);
+/// A list is no longer: each look at it is a record that may be in no cache.
+const LIST_LEN: u32 = 16;
+
+/// The bin of a size: the larger the size, the later.
+#[inline(always)]
+fn bin_of(size_bytes: u64) -> usize {
+    let units = size_bytes >> UNIT_SHIFT;
+    // What is below the first doubling that is divided has a bin for each size.
+    let doubling = (units | (1 << PARTS_SHIFT)).ilog2() - PARTS_SHIFT;
+    ((u64::from(doubling) << PARTS_SHIFT) + (units >> doubling)) as usize
+}
+
+/// The free blocks of some sizes, in order.
+#[derive(Debug)]
+struct Bin {
+    /// The first of the list.
+    head: BlockIndex,
+    count: u32,
+    /// In place of the list, where there are many.
+    many: Option<Box<SortedRuns>>,
+}
+
+impl Default for Bin {
+    fn default() -> Self {
+        Self { head: NO_BLOCK, count: 0, many: None }
+    }
+}
+
+/// Free blocks by (size, address). No two have the same address. Size and address of a block stay what they are while it is here.
+#[derive(Debug)]
 pub(crate) struct FreeSet {
-    /// Sorted, each wholly before the next. None is empty, save a single one.
-    runs: Vec<Vec<FreeBlock>>,
-    /// The key of each run's last block.
-    last_keys: Vec<Key>,
+    /// A bit for each bin with anything in it.
+    words: [u64; WORD_COUNT],
+    /// As many as were used so far.
+    bins: Vec<Bin>,
+}
+
+impl Default for FreeSet {
+    fn default() -> Self {
+        Self { words: [0; WORD_COUNT], bins: Vec::new() }
+    }
 }
 
 impl FreeSet {
-    /// Where a key stands or would stand; past the end of the last run for a key after all.
-    #[inline]
-    fn position(&self, key: Key) -> Option<Position> {
-        let run = self.last_keys.partition_point(|last| *last < key).min(self.runs.len().checked_sub(1)?);
-        Some(Position { run, place: self.runs[run].partition_point(|block| block.key() < key) })
+    #[inline(always)]
+    pub(super) fn insert(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
+        let block = &mut blocks[index];
+        let at = bin_of(block.size_bytes);
+        (block.free_prev, block.free_next) = (NO_BLOCK, NO_BLOCK);
+        match self.bins.get_mut(at) {
+            Some(bin) if bin.count == 0 => {
+                (bin.head, bin.count) = (index, 1);
+                self.words[at / 64] |= 1 << (at % 64);
+            }
+            Some(bin) => bin.insert(blocks, index),
+            None => self.insert_into_new(blocks, at, index),
+        }
     }
 
-    #[inline]
-    fn at(&self, position: Position) -> Option<FreeBlock> {
-        self.runs.get(position.run)?.get(position.place).copied()
+    #[cold]
+    #[inline(never)]
+    fn insert_into_new(&mut self, blocks: &mut BlockTable, at: usize, index: BlockIndex) {
+        self.bins.resize_with(at + 1, Bin::default);
+        self.words[at / 64] |= 1 << (at % 64);
+        self.bins[at].insert(blocks, index);
     }
 
-    #[inline]
-    pub(crate) fn insert(&mut self, block: FreeBlock) {
-        let key = block.key();
-        let Some(Position { mut run, mut place }) = self.position(key) else {
-            self.runs.push(Vec::with_capacity(RUN_LEN));
-            self.runs[0].push(block);
-            self.last_keys.push(key);
+    #[inline(always)]
+    pub(super) fn remove(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
+        let at = bin_of(blocks[index].size_bytes);
+        let bin = &mut self.bins[at];
+        if bin.many.is_some() {
+            bin.remove_of_many(blocks, index);
             return;
-        };
-        if self.runs[run].len() == RUN_LEN {
-            self.halve(run);
-            let half = self.runs[run].len();
-            if place > half {
-                (run, place) = (run + 1, place - half);
-            }
         }
-        let blocks = &mut self.runs[run];
-        blocks.insert(place, block);
-        if place + 1 == blocks.len() {
-            self.last_keys[run] = key;
+        let (prev, next) = (blocks[index].free_prev, blocks[index].free_next);
+        bin.count -= 1;
+        if next != NO_BLOCK {
+            blocks[next].free_prev = prev;
         }
-    }
-
-    #[inline]
-    pub(crate) fn remove(&mut self, block: &FreeBlock) {
-        if let Some(position) = self.find(block) {
-            self.remove_at(position);
+        if prev != NO_BLOCK {
+            blocks[prev].free_next = next;
+            return;
         }
-    }
-
-    #[inline]
-    fn find(&self, block: &FreeBlock) -> Option<Position> {
-        self.position(block.key()).filter(|position| self.at(*position) == Some(*block))
-    }
-
-    #[inline]
-    pub(crate) fn remove_at(&mut self, Position { run, place }: Position) {
-        let blocks = &mut self.runs[run];
-        blocks.remove(place);
-        if let Some(last) = blocks.last()
-            && place == blocks.len()
-        {
-            self.last_keys[run] = last.key();
-        }
-        if blocks.len() < RUN_LEN / 4 && self.runs.len() > 1 {
-            self.join(run);
-        }
-    }
-
-    /// Puts a block into the set and takes another out, which costs least when both stand at the same place: what is left
-    /// of a block, or what it grew to, often does.
-    #[inline]
-    pub(crate) fn replace(&mut self, block: &FreeBlock, by: FreeBlock) {
-        match self.find(block) {
-            Some(position) => self.replace_at(position, by),
-            None => self.insert(by),
-        }
-    }
-
-    /// As [`replace`](Self::replace), for the block at a position.
-    #[inline]
-    pub(crate) fn replace_at(&mut self, position: Position, by: FreeBlock) {
-        let Position { run, place } = position;
-        let key = by.key();
-        let blocks = &mut self.runs[run];
-        let before = match place.checked_sub(1) {
-            Some(place) => Some(blocks[place].key()),
-            None => run.checked_sub(1).map(|run| self.last_keys[run]),
-        };
-        let is_last = place + 1 == blocks.len();
-        let fits_before_next = if is_last { run + 1 == self.last_keys.len() } else { key < blocks[place + 1].key() };
-        if fits_before_next && before.is_none_or(|before| before < key) {
-            blocks[place] = by;
-            if is_last {
-                self.last_keys[run] = key;
-            }
-        } else {
-            self.remove_at(position);
-            self.insert(by);
-        }
-    }
-
-    /// Moves the later half of a full run into a run of its own.
-    #[cold]
-    fn halve(&mut self, run: usize) {
-        let blocks = &mut self.runs[run];
-        let mut later = Vec::with_capacity(RUN_LEN);
-        later.extend(blocks.drain(RUN_LEN / 2..));
-        let last_key = blocks.last().map_or(0, FreeBlock::key);
-        self.runs.insert(run + 1, later);
-        self.last_keys.insert(run, last_key);
-    }
-
-    /// Makes one run of a short one and its neighbour, when they fit: always, when the short one is empty.
-    #[cold]
-    fn join(&mut self, run: usize) {
-        let first = if run + 1 < self.runs.len() { run } else { run - 1 };
-        if self.runs[first].len() + self.runs[first + 1].len() <= RUN_LEN {
-            let later = self.runs.remove(first + 1);
-            let joined = &mut self.runs[first];
-            joined.extend(later);
-            self.last_keys.remove(first + 1);
-            self.last_keys[first] = joined.last().map_or(0, FreeBlock::key);
+        bin.head = next;
+        if next == NO_BLOCK {
+            self.words[at / 64] &= !(1 << (at % 64));
         }
     }
 
     /// The smallest block of at least this size; of several, the one at the lowest address.
-    #[inline]
-    pub(crate) fn best_fit(&self, size_bytes: u64) -> Option<(Position, FreeBlock)> {
-        let position = self.position(key(size_bytes, 0))?;
-        self.at(position).map(|found| (position, found))
-    }
-
-    /// What stands behind a position, until the set is changed.
-    pub(crate) fn after(&self, Position { run, place }: Position) -> Option<(Position, FreeBlock)> {
-        let position = if place + 1 < self.runs.get(run)?.len() {
-            Position { run, place: place + 1 }
-        } else {
-            Position { run: run + 1, place: 0 }
-        };
-        self.at(position).map(|found| (position, found))
-    }
-
-    /// The block before `block` in the order, present or not.
-    pub(crate) fn before(&self, block: &FreeBlock) -> Option<FreeBlock> {
-        let Position { run, place } = self.position(block.key())?;
-        match place.checked_sub(1) {
-            Some(place) => self.at(Position { run, place }),
-            None => self.runs[run.checked_sub(1)?].last().copied(),
+    #[inline(always)]
+    pub(super) fn best_fit(&self, blocks: &BlockTable, size_bytes: u64) -> Option<BlockIndex> {
+        let at = bin_of(size_bytes);
+        let bin = self.bins.get(at)?;
+        if bin.count > 0
+            && let Some(found) = bin.best_fit(blocks, size_bytes)
+        {
+            return Some(found);
         }
+        self.first_from(at + 1)
+    }
+
+    /// The first block of the bins from `bin` on.
+    #[inline]
+    fn first_from(&self, bin: usize) -> Option<BlockIndex> {
+        let mut at = bin / 64;
+        let mut word = self.words.get(at)? & (u64::MAX << (bin % 64));
+        while word == 0 {
+            at += 1;
+            word = *self.words.get(at)?;
+        }
+        self.bins.get(at * 64 + word.trailing_zeros() as usize)?.first()
+    }
+
+    /// What stands behind a block of the set.
+    pub(super) fn after(&self, blocks: &BlockTable, index: BlockIndex) -> Option<BlockIndex> {
+        let at = bin_of(blocks[index].size_bytes);
+        let in_bin = match &self.bins.get(at)?.many {
+            None => Some(blocks[index].free_next).filter(|next| *next != NO_BLOCK),
+            Some(many) => many.after(&blocks.free_block(index)).map(|found| found.index),
+        };
+        in_bin.or_else(|| self.first_from(at + 1))
+    }
+
+    /// The last block in the order before this size and address.
+    pub(super) fn before(&self, blocks: &BlockTable, size_bytes: u64, address: u64) -> Option<FreeBlock> {
+        let (at, limit) = (bin_of(size_bytes), key(size_bytes, address));
+        let in_bin = self.bins.get(at).and_then(|bin| bin.last_below(blocks, limit));
+        in_bin.or_else(|| self.last_below(blocks, at))
     }
 
     /// The last block in the order: the largest.
-    pub(crate) fn largest(&self) -> Option<FreeBlock> {
-        self.runs.last()?.last().copied()
+    pub(super) fn largest(&self, blocks: &BlockTable) -> Option<FreeBlock> {
+        self.last_below(blocks, self.bins.len())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = FreeBlock> {
-        self.runs.iter().flatten().copied()
+    fn last_below(&self, blocks: &BlockTable, bin: usize) -> Option<FreeBlock> {
+        let earlier = &self.bins[..bin.min(self.bins.len())];
+        earlier.iter().rev().find_map(|bin| bin.last_below(blocks, Key::MAX))
+    }
+
+    /// All in order; each takes the time of a step in a list, or of a search where there are many of its size.
+    pub(super) fn iter<'a>(&'a self, blocks: &'a BlockTable) -> impl Iterator<Item = FreeBlock> + 'a {
+        let mut next = self.first_from(0);
+        std::iter::from_fn(move || {
+            let index = next?;
+            next = self.after(blocks, index);
+            Some(blocks.free_block(index))
+        })
+    }
+}
+
+impl Bin {
+    #[inline(never)]
+    fn insert(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
+        let block = blocks.free_block(index);
+        if self.many.is_none() && self.count == LIST_LEN {
+            self.become_many(blocks);
+        }
+        self.count += 1;
+        if let Some(many) = &mut self.many {
+            many.insert(block);
+            return;
+        }
+        let (mut prev, mut next) = (NO_BLOCK, self.head);
+        while next != NO_BLOCK && blocks.free_block(next).key() < block.key() {
+            (prev, next) = (next, blocks[next].free_next);
+        }
+        self.link(blocks, prev, index);
+        self.link_next(blocks, index, next);
+    }
+
+    fn link(&mut self, blocks: &mut BlockTable, prev: BlockIndex, index: BlockIndex) {
+        blocks[index].free_prev = prev;
+        if prev == NO_BLOCK {
+            self.head = index;
+        } else {
+            blocks[prev].free_next = index;
+        }
+    }
+
+    fn link_next(&mut self, blocks: &mut BlockTable, index: BlockIndex, next: BlockIndex) {
+        blocks[index].free_next = next;
+        if next != NO_BLOCK {
+            blocks[next].free_prev = index;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn become_many(&mut self, blocks: &BlockTable) {
+        let mut many = Box::<SortedRuns>::default();
+        let mut at = std::mem::replace(&mut self.head, NO_BLOCK);
+        while at != NO_BLOCK {
+            many.insert(blocks.free_block(at));
+            at = blocks[at].free_next;
+        }
+        self.many = Some(many);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_of_many(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
+        let Some(many) = &mut self.many else { return };
+        many.remove(&blocks.free_block(index));
+        self.count -= 1;
+        // Well below what makes it many, so that it does not go to and fro.
+        if self.count > LIST_LEN / 2 {
+            return;
+        }
+        let few = self.many.take();
+        let mut prev = NO_BLOCK;
+        for FreeBlock { index, .. } in few.iter().flat_map(|few| few.iter()) {
+            self.link(blocks, prev, index);
+            blocks[index].free_next = NO_BLOCK;
+            prev = index;
+        }
+    }
+
+    #[inline(always)]
+    fn best_fit(&self, blocks: &BlockTable, size_bytes: u64) -> Option<BlockIndex> {
+        if let Some(many) = &self.many {
+            return many.best_fit(size_bytes).map(|found| found.index);
+        }
+        let mut at = self.head;
+        while at != NO_BLOCK && blocks[at].size_bytes < size_bytes {
+            at = blocks[at].free_next;
+        }
+        (at != NO_BLOCK).then_some(at)
+    }
+
+    #[inline]
+    fn first(&self) -> Option<BlockIndex> {
+        match &self.many {
+            None => (self.head != NO_BLOCK).then_some(self.head),
+            Some(many) => many.best_fit(0).map(|found| found.index),
+        }
+    }
+
+    fn last_below(&self, blocks: &BlockTable, limit: Key) -> Option<FreeBlock> {
+        if let Some(many) = &self.many {
+            return many.last_below(limit);
+        }
+        let mut last = None;
+        let mut at = self.head;
+        while at != NO_BLOCK && blocks.free_block(at).key() < limit {
+            last = Some(blocks.free_block(at));
+            at = blocks[at].free_next;
+        }
+        last
     }
 }
 
@@ -205,7 +305,9 @@ impl FreeSet {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::block::Block;
     use super::*;
+    use crate::stats::PoolKind;
 
     /// Xorshift: the same numbers in every run.
     fn random(state: &mut u64) -> u64 {
@@ -215,83 +317,98 @@ mod tests {
         *state >> 16
     }
 
-    fn check(set: &FreeSet, model: &BTreeMap<(u64, u64), FreeBlock>) {
-        assert!(set.iter().eq(model.values().copied()), "in order of size, then address");
-        assert_eq!(set.largest(), model.values().next_back().copied());
-        assert_eq!(set.runs.len(), set.last_keys.len());
-        for (run, last_key) in set.runs.iter().zip(&set.last_keys) {
-            assert!(run.len() <= RUN_LEN);
-            assert!(run.last().map(FreeBlock::key) == Some(*last_key) || model.is_empty());
+    #[derive(Default)]
+    struct Both {
+        set: FreeSet,
+        blocks: BlockTable,
+        model: BTreeMap<(u64, u64), BlockIndex>,
+    }
+
+    impl Both {
+        fn insert(&mut self, size_bytes: u64, address: u64) {
+            if !self.model.contains_key(&(size_bytes, address)) {
+                let index = self.blocks.insert(Block::segment(address, size_bytes, PoolKind::Small));
+                self.set.insert(&mut self.blocks, index);
+                self.model.insert((size_bytes, address), index);
+            }
+        }
+
+        fn remove(&mut self, key: (u64, u64)) {
+            if let Some(index) = self.model.remove(&key) {
+                self.set.remove(&mut self.blocks, index);
+                self.blocks.remove(index);
+            }
+        }
+
+        fn check_at(&self, size_bytes: u64, address: u64) {
+            let name = |found: Option<FreeBlock>| found.map(|found| found.index);
+            let fit = self.model.range((size_bytes, 0)..).next().map(|(_, index)| *index);
+            assert_eq!(self.set.best_fit(&self.blocks, size_bytes), fit);
+            let next = self.model.range((size_bytes, 0)..).nth(1).map(|(_, index)| *index);
+            assert_eq!(fit.and_then(|fit| self.set.after(&self.blocks, fit)), next);
+            let before = self.model.range(..(size_bytes, address)).next_back().map(|(_, index)| *index);
+            assert_eq!(name(self.set.before(&self.blocks, size_bytes, address)), before);
+            let largest = self.model.values().next_back().copied();
+            assert_eq!(name(self.set.largest(&self.blocks)), largest);
+        }
+
+        fn check(&self) {
+            let blocks: Vec<FreeBlock> = self.set.iter(&self.blocks).collect();
+            assert!(blocks.iter().map(|block| block.index).eq(self.model.values().copied()), "in order");
+            let mut counts = vec![0; self.set.bins.len()];
+            blocks.iter().for_each(|block| counts[bin_of(block.size_bytes)] += 1);
+            for (at, bin) in self.set.bins.iter().enumerate() {
+                assert_eq!(bin.count, counts[at]);
+                assert_eq!(self.set.words[at / 64] >> (at % 64) & 1 == 1, bin.count > 0);
+                assert!(bin.many.is_some() || bin.count <= LIST_LEN);
+                assert!(bin.many.is_none() || bin.head == NO_BLOCK);
+            }
         }
     }
 
     #[test]
     fn the_order_is_that_of_an_ordered_map_while_the_set_grows_and_shrinks() {
         let mut state = 88_172_645_463_325_252;
-        let (mut set, mut model) = (FreeSet::default(), BTreeMap::new());
+        let mut both = Both::default();
+        let mut were_many = false;
         for turn in 0..40_000_u64 {
-            // Few sizes for many blocks, so that ties are common; mostly shrinking, then mostly growing.
-            let (size_bytes, address) = (512 * (1 + random(&mut state) % 20), 512 * (random(&mut state) % 500));
-            let block = FreeBlock { size_bytes, address, index: turn as BlockIndex };
+            // Few sizes for many blocks, so that ties are common, and some of any size; mostly shrinking, then mostly growing.
+            let doublings = if random(&mut state) % 3 == 0 { random(&mut state) % 30 } else { 0 };
+            let size_bytes = (512 * (1 + random(&mut state) % 20)) << doublings;
+            let address = 512 * (random(&mut state) % 500);
             let grows = random(&mut state) % 8 < if turn % 8000 >= 4000 { 7 } else { 2 };
             if grows {
-                if let std::collections::btree_map::Entry::Vacant(entry) = model.entry((size_bytes, address)) {
-                    entry.insert(block);
-                    set.insert(block);
-                }
+                both.insert(size_bytes, address);
             } else {
-                let expected = model.range((size_bytes, 0)..).next().map(|(_, found)| *found);
-                assert_eq!(set.best_fit(size_bytes).map(|(_, found)| found), expected);
-                let before = model.range(..(size_bytes, address)).next_back().map(|(_, found)| *found);
-                assert_eq!(set.before(&block), before);
-                let after = set.best_fit(size_bytes).and_then(|(position, _)| set.after(position));
-                let expected = model.range((size_bytes, 0)..).nth(1).map(|(_, found)| *found);
-                assert_eq!(after.map(|(_, found)| found), expected);
-                if let Some((position, found)) = set.best_fit(size_bytes) {
-                    model.remove(&(found.size_bytes, found.address));
-                    // What is left of it, as when a block is split.
-                    let rest = FreeBlock { size_bytes: found.size_bytes / 2, address: found.address + 256, ..found };
-                    if turn % 2 == 0 && !model.contains_key(&(rest.size_bytes, rest.address)) {
-                        set.replace_at(position, rest);
-                        model.insert((rest.size_bytes, rest.address), rest);
-                    } else {
-                        set.remove_at(position);
-                    }
-                }
-                if let Some(any) = model.range((size_bytes, address)..).next().map(|(_, found)| *found) {
-                    model.remove(&(any.size_bytes, any.address));
-                    // What it grows to, as when a block is merged.
-                    let grown = FreeBlock { size_bytes: any.size_bytes + 16, ..any };
-                    if turn % 3 == 0 && !model.contains_key(&(grown.size_bytes, grown.address)) {
-                        set.replace(&any, grown);
-                        model.insert((grown.size_bytes, grown.address), grown);
-                    } else {
-                        set.remove(&any);
-                    }
+                both.check_at(size_bytes, address);
+                let any = both.model.range((size_bytes, address)..).next().map(|(key, _)| *key);
+                if let Some(key) = any {
+                    both.remove(key);
                 }
             }
+            were_many |= both.set.bins.iter().any(|bin| bin.many.is_some());
             if turn % 97 == 0 {
-                check(&set, &model);
+                both.check();
             }
         }
-        assert!(set.runs.len() > 4, "many runs");
-        while let (Some((_, first)), Some(last)) = (set.best_fit(0), set.largest()) {
-            let end = if model.len() % 3 == 0 { first } else { last };
-            set.remove(&end);
-            model.remove(&(end.size_bytes, end.address));
-            check(&set, &model);
+        assert!(were_many, "a bin of many");
+        while let (Some((first, _)), Some((last, _))) = (both.model.first_key_value(), both.model.last_key_value()) {
+            let key = if both.model.len() % 3 == 0 { *first } else { *last };
+            both.remove(key);
+            both.check();
         }
-        assert!(model.is_empty());
+        assert!(both.set.bins.iter().all(|bin| bin.many.is_none()), "lists again");
     }
 
     #[test]
-    fn an_absent_block_is_not_removed() {
-        let mut set = FreeSet::default();
-        let block = FreeBlock { size_bytes: 512, address: 1024, index: 7 };
-        set.remove(&block);
-        set.insert(block);
-        set.remove(&FreeBlock { address: 512, ..block });
-        set.remove(&FreeBlock { size_bytes: 1024, ..block });
-        assert_eq!(set.iter().collect::<Vec<_>>(), [block]);
+    fn bins_are_in_the_order_of_sizes_to_the_largest() {
+        let sizes = (0..51).flat_map(|doubling| (16..32_u64).map(move |part| (part << doubling) << 9));
+        let sizes: Vec<u64> = (1..16).map(|units| units * 512).chain(sizes).collect();
+        let bins: Vec<usize> = sizes.iter().map(|size| bin_of(*size)).collect();
+        assert!(bins.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!(bin_of(u64::MAX) < BIN_LIMIT);
+        assert_eq!(bin_of(512), 1);
+        assert_ne!(bin_of(1 << 20), bin_of((1 << 20) + (1 << 16)), "sixteen for each doubling");
+        assert_eq!(bin_of(1 << 20), bin_of((1 << 20) + (1 << 16) - 512));
     }
 }

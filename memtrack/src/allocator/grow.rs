@@ -235,7 +235,7 @@ impl Inner {
         let context = context::current(self.id);
         let largest_usable_block_bytes = {
             let pools = request.shard.pools();
-            pools.free(request.pool).largest().map_or(0, |free| free.size_bytes)
+            pools.largest_free(request.pool).map_or(0, |free| free.size_bytes)
         };
         let (allocated_bytes, phase) = {
             let mut ledger = self.ledger();

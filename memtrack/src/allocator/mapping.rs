@@ -50,9 +50,7 @@ impl Inner {
             index = unmapped;
         }
         let request = shard.sized_request(&pools.rules, requested_bytes);
-        let found = &pools.blocks[index];
-        let found = FreeBlock { size_bytes: found.size_bytes, address: found.address, index };
-        pools.take_out(pool, &found);
+        pools.take_out(index);
         let split = pools.serve_with(index, &request);
         Ok(Ok(shard.enter(&mut pools, index, split, origin)))
     }
@@ -151,7 +149,7 @@ impl Inner {
             return self.give_back_pages(growth, shard, pools, pool);
         }
         let free: Vec<FreeBlock> =
-            pools.free(pool).iter().filter(|free| pools.blocks[free.index].is_expandable()).collect();
+            pools.free_blocks(pool).filter(|free| pools.blocks[free.index].is_expandable()).collect();
         for free in free {
             let Some(range) = pools.pages_of(&free) else { continue };
             self.unmap_pages(growth, shard, pools, &free, &range)?;

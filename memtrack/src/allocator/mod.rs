@@ -31,6 +31,7 @@ mod report;
 mod rounding;
 mod shard;
 mod snapshots;
+mod sorted_runs;
 mod stream_ordered;
 mod stream_uses;
 mod survey;

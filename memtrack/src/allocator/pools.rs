@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
 use super::expandable::Segments;
-use super::free_set::{FreeBlock, FreeSet, Position};
+use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
 use super::rounding::SizeRules;
 use crate::ledger::{self, BlockEntry, SplitChange};
@@ -33,8 +33,8 @@ pub(crate) struct StreamPools {
     /// Every block is a whole segment.
     pub(crate) no_split: bool,
     pub(crate) blocks: BlockTable,
-    small: FreeSet,
-    large: FreeSet,
+    /// By pool.
+    free: [FreeSet; 2],
     /// Stretches of expandable segments without memory, by address.
     unmapped: [BTreeMap<u64, BlockIndex>; 2],
     /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
@@ -49,8 +49,7 @@ impl StreamPools {
             rules,
             no_split,
             blocks: BlockTable::default(),
-            small: FreeSet::default(),
-            large: FreeSet::default(),
+            free: Default::default(),
             unmapped: Default::default(),
             free_count: 0,
             segments: Segments::default(),
@@ -58,25 +57,42 @@ impl StreamPools {
         }
     }
 
-    #[inline]
-    pub(crate) fn free(&self, pool: PoolKind) -> &FreeSet {
-        match pool {
-            PoolKind::Small => &self.small,
-            PoolKind::Large => &self.large,
-        }
+    /// The free blocks of a pool in search order.
+    pub(crate) fn free_blocks(&self, pool: PoolKind) -> impl Iterator<Item = FreeBlock> {
+        self.free[pool as usize].iter(&self.blocks)
+    }
+
+    /// The last free block before this size and address in search order.
+    pub(super) fn free_before(&self, pool: PoolKind, (size_bytes, address): (u64, u64)) -> Option<FreeBlock> {
+        self.free[pool as usize].before(&self.blocks, size_bytes, address)
+    }
+
+    /// The smallest free block of at least this size.
+    pub(super) fn best_fit(&self, pool: PoolKind, size_bytes: u64) -> Option<FreeBlock> {
+        self.free[pool as usize].best_fit(&self.blocks, size_bytes).map(|index| self.blocks.free_block(index))
+    }
+
+    pub(super) fn largest_free(&self, pool: PoolKind) -> Option<FreeBlock> {
+        self.free[pool as usize].largest(&self.blocks)
+    }
+
+    /// Puts a block into the free set of its pool, where it is in none.
+    #[inline(always)]
+    pub(super) fn insert_free(&mut self, index: BlockIndex) {
+        let pool = self.blocks[index].pool;
+        self.free[pool as usize].insert(&mut self.blocks, index);
+    }
+
+    /// Takes a block out of the free set; its size and address are those with which it came.
+    #[inline(always)]
+    pub(crate) fn take_out(&mut self, index: BlockIndex) {
+        let pool = self.blocks[index].pool;
+        self.free[pool as usize].remove(&mut self.blocks, index);
     }
 
     /// Where pages move: what blocks that become free from now on are younger than.
     pub(super) fn clock(&self) -> u64 {
         self.free_count
-    }
-
-    #[inline]
-    pub(super) fn free_mut(&mut self, pool: PoolKind) -> &mut FreeSet {
-        match pool {
-            PoolKind::Small => &mut self.small,
-            PoolKind::Large => &mut self.large,
-        }
     }
 
     pub(super) fn unmapped(&self, pool: PoolKind) -> &BTreeMap<u64, BlockIndex> {
@@ -93,46 +109,36 @@ impl StreamPools {
     pub(crate) fn serve(&mut self, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
         let pool = self.rules.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
-        let mut best = self.free(pool).best_fit(request.size_bytes)?;
-        if self.blocks[best.1.index].is_expandable() && !(self.rules.is_compact && request.expandable) {
-            best = self.step_over_expandable(pool, best, request.expandable)?;
+        let mut index = self.free[pool as usize].best_fit(&self.blocks, request.size_bytes)?;
+        if self.blocks[index].is_expandable() && !(self.rules.is_compact && request.expandable) {
+            index = self.step_over_expandable(pool, index, request.expandable)?;
         }
-        let (position, found) = best;
-        if !self.rules.may_serve(found.size_bytes, request.size_bytes) {
+        if !self.rules.may_serve(self.blocks[index].size_bytes, request.size_bytes) {
             return None;
         }
-        let (change, rest) = self.hand_out(found.index, request);
-        match rest {
-            Some(rest) => self.free_mut(pool).replace_at(position, rest),
-            None => self.free_mut(pool).remove_at(position),
-        }
-        Some((found.index, change))
+        self.free[pool as usize].remove(&mut self.blocks, index);
+        Some((index, self.serve_with(index, request)))
     }
 
     /// PyTorch's choice when the best fit is of an expandable segment. A block at the end that can grow counts as larger by
     /// what is not mapped yet, so that it is kept for larger requests; a request of the other mode gets none of them.
     #[cold]
-    fn step_over_expandable(
-        &self,
-        pool: PoolKind,
-        mut best: (Position, FreeBlock),
-        expandable: bool,
-    ) -> Option<(Position, FreeBlock)> {
-        let free = self.free(pool);
+    fn step_over_expandable(&self, pool: PoolKind, mut best: BlockIndex, expandable: bool) -> Option<BlockIndex> {
+        let free = &self.free[pool as usize];
         if !expandable {
-            while self.blocks[best.1.index].is_expandable() {
-                best = free.after(best.0)?;
+            while self.blocks[best].is_expandable() {
+                best = free.after(&self.blocks, best)?;
             }
             return Some(best);
         }
-        let growable_bytes = |found: &FreeBlock| {
-            let next = self.blocks[found.index].next;
-            let grows = next != NO_BLOCK && self.blocks[next].state == BlockState::Unmapped;
-            found.size_bytes + if grows { self.blocks[next].size_bytes } else { 0 }
+        let growable_bytes = |index: BlockIndex| {
+            let Block { next, size_bytes, .. } = self.blocks[index];
+            let grows = self.is_in_state(next, BlockState::Unmapped);
+            size_bytes + if grows { self.blocks[next].size_bytes } else { 0 }
         };
-        while self.blocks[best.1.index].is_expandable() {
-            match free.after(best.0) {
-                Some(next) if growable_bytes(&next.1) < growable_bytes(&best.1) => best = next,
+        while self.blocks[best].is_expandable() {
+            match free.after(&self.blocks, best) {
+                Some(next) if growable_bytes(next) < growable_bytes(best) => best = next,
                 _ => break,
             }
         }
@@ -151,26 +157,15 @@ impl StreamPools {
         (index, self.serve_with(index, request))
     }
 
-    /// Serves a request with a block that is in no set.
-    pub(super) fn serve_with(&mut self, index: BlockIndex, request: &SizedRequest) -> SplitChange {
-        let pool = self.blocks[index].pool;
-        let (change, rest) = self.hand_out(index, request);
-        if let Some(rest) = rest {
-            self.free_mut(pool).insert(rest);
-        }
-        change
-    }
-
     /// Forgets a segment that went back to the device; it is a whole block out of the free set.
     pub(crate) fn remove_segment(&mut self, index: BlockIndex) {
         debug_assert!(!self.blocks[index].is_split(), "a segment is released whole");
         self.blocks.remove(index);
     }
 
-    /// Hands out a block, split if the rules say so: the front is handed out, the rest is free and still to be put into
-    /// the free set.
+    /// Serves a request with a block that is in no set, split if the rules say so: the front is handed out, the rest is free.
     #[inline(always)]
-    fn hand_out(&mut self, index: BlockIndex, request: &SizedRequest) -> (SplitChange, Option<FreeBlock>) {
+    pub(super) fn serve_with(&mut self, index: BlockIndex, request: &SizedRequest) -> SplitChange {
         let size_bytes = request.size_bytes;
         let block = &mut self.blocks[index];
         let was_split = block.is_split();
@@ -181,7 +176,7 @@ impl StreamPools {
         let counts = !block.is_expandable();
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
-            return (if was_split && counts { change } else { SplitChange::default() }, None);
+            return if was_split && counts { change } else { SplitChange::default() };
         }
         block.size_bytes = size_bytes;
         let (address, after, freed_at) = (block.address + size_bytes, block.next, block.freed_at_search);
@@ -196,12 +191,12 @@ impl StreamPools {
             ..Block::segment(address, rest_bytes, block.pool)
         };
         let rest = self.insert_after(index, rest);
-        let change = match (counts, was_split) {
+        self.insert_free(rest);
+        match (counts, was_split) {
             (false, _) => SplitChange::default(),
             (true, true) => SplitChange { count: 0, bytes: -(size_bytes as i64) },
             (true, false) => SplitChange { count: 1, bytes: rest_bytes as i64 },
-        };
-        (change, Some(FreeBlock { size_bytes: rest_bytes, address, index: rest }))
+        }
     }
 
     /// Puts a block, which names its neighbours, into the chain behind `index`.
@@ -234,11 +229,14 @@ impl StreamPools {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
-        let absorbed = [self.absorb(index, prev, BlockState::Free), self.absorb(index, next, BlockState::Free)];
         let mut change = SplitChange::default();
-        for neighbour in absorbed.iter().flatten() {
-            change.count -= 1;
-            change.bytes -= neighbour.size_bytes as i64;
+        for neighbour in [prev, next] {
+            if self.is_in_state(neighbour, BlockState::Free) {
+                change.count -= 1;
+                change.bytes -= self.blocks[neighbour].size_bytes as i64;
+                self.take_out(neighbour);
+                self.absorb(index, neighbour);
+            }
         }
         self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
@@ -251,27 +249,19 @@ impl StreamPools {
         if block.is_expandable() {
             change = SplitChange::default();
         }
-        let merged = FreeBlock { size_bytes: block.size_bytes, address: block.address, index };
-        let pool = block.pool;
-        let free = self.free_mut(pool);
-        match absorbed {
-            [None, None] => free.insert(merged),
-            [Some(neighbour), None] | [None, Some(neighbour)] => free.replace(&neighbour, merged),
-            [Some(prev), Some(next)] => {
-                free.remove(&prev);
-                free.replace(&next, merged);
-            }
-        }
+        self.insert_free(index);
         change
     }
 
-    /// Merges a neighbour in the given state into a block and returns what is still to be taken out of that state's set;
-    /// `None` when there is no such neighbour or it is in another state.
+    /// Whether this is a block, in this state.
     #[inline(always)]
-    pub(super) fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex, state: BlockState) -> Option<FreeBlock> {
-        if neighbour == NO_BLOCK || self.blocks[neighbour].state != state {
-            return None;
-        }
+    pub(super) fn is_in_state(&self, index: BlockIndex, state: BlockState) -> bool {
+        index != NO_BLOCK && self.blocks[index].state == state
+    }
+
+    /// Merges a neighbour, which is in no set any more, into a block.
+    #[inline(always)]
+    pub(super) fn absorb(&mut self, index: BlockIndex, neighbour: BlockIndex) {
         let Block { address, size_bytes, prev, next, segment_stack, .. } = self.blocks[neighbour];
         let block = &mut self.blocks[index];
         block.size_bytes += size_bytes;
@@ -289,12 +279,11 @@ impl StreamPools {
             }
         }
         self.blocks.remove(neighbour);
-        Some(FreeBlock { size_bytes, address, index: neighbour })
     }
 
     /// The free blocks that are whole plain segments, in search order.
     pub(crate) fn whole_free(&self, pool: PoolKind) -> Vec<FreeBlock> {
-        self.free(pool).iter().filter(|free| self.is_whole_segment(free)).collect()
+        self.free_blocks(pool).filter(|free| self.is_whole_segment(free)).collect()
     }
 
     pub(crate) fn is_whole_segment(&self, free: &FreeBlock) -> bool {
@@ -307,14 +296,9 @@ impl StreamPools {
         self.blocks.is_empty()
     }
 
-    /// Takes a block out of the free set.
-    pub(crate) fn take_out(&mut self, pool: PoolKind, free: &FreeBlock) {
-        self.free_mut(pool).remove(free);
-    }
-
     /// The largest free block of both pools in bytes, 0 without any.
     pub(crate) fn largest_free_bytes(&self) -> u64 {
-        let largest = |set: &FreeSet| set.largest().map_or(0, |free| free.size_bytes);
-        largest(&self.small).max(largest(&self.large))
+        let largest = |pool| self.largest_free(pool).map_or(0, |free| free.size_bytes);
+        largest(PoolKind::Small).max(largest(PoolKind::Large))
     }
 }

@@ -73,20 +73,20 @@ impl Inner {
         let key_bytes = request.size_bytes.max(max_split_size_bytes);
         let mut pools = request.shard.pools();
         let pool = request.pool;
-        if let Some((_, fit)) = pools.free(pool).best_fit(key_bytes)
+        if let Some(fit) = pools.best_fit(pool, key_bytes)
             && self.may_release(&pools, &fit)?
         {
             self.release_segment(growth, request.shard.stream, &mut pools, pool, fit)?;
             return Ok(true);
         }
         let mut released_bytes = 0_u64;
-        let mut position = FreeBlock { size_bytes: key_bytes, address: 0, index: 0 };
+        let mut limit = (key_bytes, 0);
         while released_bytes < key_bytes {
-            let Some(free) = pools.free(pool).before(&position) else { break };
+            let Some(free) = pools.free_before(pool, limit) else { break };
             if free.size_bytes < max_split_size_bytes {
                 break;
             }
-            position = free;
+            limit = (free.size_bytes, free.address);
             if self.may_release(&pools, &free)? {
                 self.release_segment(growth, request.shard.stream, &mut pools, pool, free)?;
                 released_bytes += free.size_bytes;
@@ -193,7 +193,7 @@ impl Inner {
         // promises not to take the memory away under it. (Other streams were done before the block came here.)
         unsafe { self.device.release(free.address, free.size_bytes) }?;
         self.record_segment(growth, TraceAction::SegmentFree, free.address, free.size_bytes, stream);
-        pools.take_out(pool, &free);
+        pools.take_out(free.index);
         pools.remove_segment(free.index);
         growth.reserved_bytes -= free.size_bytes;
         let oversize = growth.rules.is_oversize(free.size_bytes);

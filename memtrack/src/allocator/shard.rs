@@ -258,7 +258,7 @@ pub(crate) struct Lease {
     grant: Grant,
 }
 
-// What a live block costs the host, its record in the table and the program's hold on it: 104 bytes, 112 with recorded stacks.
+// What a live block costs the host, its record in the table and the program's hold on it: 112 bytes, 120 with recorded stacks.
 const _: () = assert!(size_of::<Block>() + size_of::<Lease>() < 128);
 
 impl Lease {

@@ -120,7 +120,7 @@ fn free_page_bytes(pools: &StreamPools) -> u64 {
     let in_use = |index: BlockIndex| {
         index != NO_BLOCK && matches!(pools.blocks[index].state, BlockState::Allocated | BlockState::PendingFree)
     };
-    let free = [PoolKind::Small, PoolKind::Large].into_iter().flat_map(|pool| pools.free(pool).iter());
+    let free = [PoolKind::Small, PoolKind::Large].into_iter().flat_map(|pool| pools.free_blocks(pool));
     let beside_others = free.filter(|free| {
         let block = &pools.blocks[free.index];
         block.is_expandable() && (in_use(block.prev) || in_use(block.next))

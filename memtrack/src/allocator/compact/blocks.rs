@@ -19,7 +19,7 @@ impl StreamPools {
 
     /// The free block that an address lies in.
     pub(super) fn free_containing(&self, pool: PoolKind, address: u64) -> Option<FreeBlock> {
-        self.free(pool).iter().find(|free| free.address <= address && address - free.address < free.size_bytes)
+        self.free_blocks(pool).find(|free| free.address <= address && address - free.address < free.size_bytes)
     }
 
     /// Enters that slots within a hole have pages now: they are a free block, merged with its free neighbours.
@@ -69,7 +69,7 @@ impl StreamPools {
         if free.size_bytes - before_bytes < request.size_bytes {
             return None;
         }
-        self.take_out(pool, &free);
+        self.take_out(free.index);
         let mut index = free.index;
         if before_bytes > 0 {
             let Block { next, segment, freed_at_search, .. } = self.blocks[free.index];
@@ -81,7 +81,7 @@ impl StreamPools {
                 ..Block::segment(start, free.size_bytes - before_bytes, pool)
             };
             self.blocks[free.index].size_bytes = before_bytes;
-            self.free_mut(pool).insert(FreeBlock { size_bytes: before_bytes, ..free });
+            self.insert_free(free.index);
             index = self.insert_after(free.index, rest);
         }
         let split = self.serve_with(index, request);

@@ -27,7 +27,7 @@ impl Inner {
         pool: PoolKind,
     ) -> Result<(), DeviceError> {
         let has_pages = |free: &FreeBlock| !whole_slots(free.address, free.size_bytes).is_empty();
-        let free: Vec<FreeBlock> = pools.free(pool).iter().filter(has_pages).collect();
+        let free: Vec<FreeBlock> = pools.free_blocks(pool).filter(has_pages).collect();
         self.take_old_mappings(growth, shard.stream, pools, pool, &free)?;
         for free in free {
             self.give_back_block(growth, shard.stream, pools, pool, &free)?;

@@ -44,7 +44,7 @@ impl Spares {
         let mut stretches = Vec::new();
         for (stream, pools) in pools {
             for pool in [PoolKind::Small, PoolKind::Large] {
-                for free in pools.free(pool).iter() {
+                for free in pools.free_blocks(pool) {
                     if whole_slots(free.address, free.size_bytes).is_empty() {
                         continue;
                     }

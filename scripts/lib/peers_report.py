@@ -149,8 +149,11 @@ def report(results, peers):
     if lines and others:
         print("\nratios of medians to the faster of PyTorch's two policies in that row; below 1 is cheaper than PyTorch\n")
         print_table(["", "faster", *(short(peer) for peer in others)], lines)
-    print("\nspread: the lowest and the highest round, in % of the median\n")
-    print_table(["", *heads], [[row, *(spread_text(values.get(peer)) for peer in peers)] for row, values in table.items()])
+    spreads = [[row, *(spread_text(values.get(peer)) for peer in peers)] for row, values in table.items()]
+    spreads = [line for line in spreads if not set(line[1:]) <= {"0", "-"}]
+    if spreads:
+        print("\nspread: the lowest and the highest round, in % of the median; rows without any are left out\n")
+        print_table(["", *heads], spreads)
     print_seconds(results, peers)
     print()
     print_equal_peaks(results, peers)

@@ -67,7 +67,9 @@ fn both_programs_take_the_same_steps_in_open_scopes() -> Outcome {
     let output = Command::new("python3")
         .arg(project().join("scripts/peers"))
         .args(["--simulated", "--rounds", "1", "--rows", "pair,churn,threads,gnn_sampled", "--peers"])
-        .arg("memtrack,memtrack_expandable,memtrack_compact,buffers,buffers_expandable,buffers_compact,buffers_no_scope")
+        .arg(
+            "memtrack,memtrack_expandable,memtrack_compact,buffers,buffers_expandable,buffers_compact,buffers_no_scope",
+        )
         .arg("--built")
         .arg(&folder)
         .arg("--json")

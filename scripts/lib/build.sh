@@ -28,6 +28,8 @@ build() {
   for program in compact-check device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
     strip "$out/$program" || echo "$program is not stripped, only larger for it" >&2
   done
+  # The run goes on without RMM where it cannot be had, and the script says why.
+  scripts/rmm-wheels "$out/rmm"
   # Its snapshots name functions, files and lines, which the debug information tells.
   objcopy --compress-debug-sections=zlib "$out/train" || echo "train is not compressed, only larger for it" >&2
   du -sh "$out"

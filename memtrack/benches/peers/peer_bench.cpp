@@ -1,9 +1,11 @@
-// One harness, several GPU allocators: peer_bench PEER TRACE...
+// One harness, several GPU allocators: peer_bench PEER STEPS TRACE..., with some of pair,churn,threads,replay as STEPS.
 //
 // Prints a JSON object a line: the cost of a cached pair of allocation and free (`pair`), of replacing one of 4096 live
-// blocks (`churn`), of pairs on several threads (`threads`), and of the allocations of recorded training runs (`replay`).
+// blocks (`churn`), of pairs on several threads (`threads`), of the allocations of recorded training runs (`replay`), and how
+// long each of these parts took (`part`). `owned` is how many allocations were booked to the scopes that were open.
 // src/bin/peer_buffers.rs takes the same steps in Rust: change both together.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -45,20 +47,24 @@ static void pairs(Peer& peer, const char* name) {
   for (size_t bytes : {size_t(512), size_t(64) << 10, size_t(4) << 20, size_t(100) << 20}) {
     peer.free(peer.allocate(bytes, nullptr), bytes, nullptr);
     std::vector<double> times;
+    void* scope = peer.enter();
     for (int round = 0; round < rounds; round++) {
       auto begin = Clock::now();
       for (int i = 0; i < count; i++) peer.free(peer.allocate(bytes, nullptr), bytes, nullptr);
       times.push_back(nanoseconds_since(begin) / count);
     }
+    long long owned = peer.leave(scope);
     CHECK_CUDA(cudaDeviceSynchronize());
     std::sort(times.begin(), times.end());
-    printf("{\"peer\":\"%s\",\"bench\":\"pair\",\"bytes\":%zu,\"ns\":%.1f}\n", name, bytes, times[rounds / 2]);
+    printf("{\"peer\":\"%s\",\"bench\":\"pair\",\"bytes\":%zu,\"owned\":%lld,\"ns\":%.1f}\n", name, bytes, owned,
+           times[rounds / 2]);
   }
 }
 
 static void churn(Peer& peer, const char* name) {
   const size_t count = 100000;
   Random random{1};
+  void* scope = peer.enter();
   std::vector<Block> live(4096);
   for (auto& block : live) {
     block.bytes = random.size();
@@ -81,8 +87,9 @@ static void churn(Peer& peer, const char* name) {
     ns = nanoseconds_since(begin) / count;
   }
   for (auto& block : live) peer.free(block.address, block.bytes, nullptr);
+  long long owned = peer.leave(scope);
   CHECK_CUDA(cudaDeviceSynchronize());
-  printf("{\"peer\":\"%s\",\"bench\":\"churn\",\"ns\":%.1f}\n", name, ns);
+  printf("{\"peer\":\"%s\",\"bench\":\"churn\",\"owned\":%lld,\"ns\":%.1f}\n", name, owned, ns);
 }
 
 static void threads(Peer& peer, const char* name) {
@@ -95,16 +102,20 @@ static void threads(Peer& peer, const char* name) {
       peer.free(peer.allocate(bytes, stream), bytes, stream);
     }
     std::vector<std::thread> workers;
+    std::atomic<long long> owned{0};
     auto begin = Clock::now();
     for (auto stream : streams)
-      workers.emplace_back([&peer, stream, count] {
+      workers.emplace_back([&peer, &owned, stream, count] {
         CHECK_CUDA(cudaSetDevice(0));
+        void* scope = peer.enter();
         for (size_t i = 0; i < count; i++) peer.free(peer.allocate(bytes, stream), bytes, stream);
+        owned += peer.leave(scope);
       });
     for (auto& worker : workers) worker.join();
     double ns = nanoseconds_since(begin) / double(count * number);
     CHECK_CUDA(cudaDeviceSynchronize());
-    printf("{\"peer\":\"%s\",\"bench\":\"threads\",\"threads\":%zu,\"ns\":%.1f}\n", name, number, ns);
+    printf("{\"peer\":\"%s\",\"bench\":\"threads\",\"threads\":%zu,\"owned\":%lld,\"ns\":%.1f}\n", name, number,
+           owned.load(), ns);
   }
 }
 
@@ -165,10 +176,10 @@ static void replay(Peer& peer, const char* name, const char* path) {
   std::vector<cudaStream_t> streams(trace.stream_count, nullptr);
   for (size_t i = 1; i < streams.size(); i++) streams[i] = peer.new_stream();
   std::vector<void*> addresses(trace.block_count, nullptr);
-  peer.trim();
-  peer.reset_peaks();
-  double cold = 0, warm = 1e300, reserved_peak = 0;
+  peer.renew();
+  double cold = 0, warm = 1e300, reserved_peak = 0, moved_cold = 0;
   const int passes = peer.caches() ? 5 : 1;
+  void* scope = peer.enter();
   for (int pass = 0; pass < passes; pass++) {
     auto begin = Clock::now();
     for (const Step& step : trace.steps) {
@@ -183,24 +194,40 @@ static void replay(Peer& peer, const char* name, const char* path) {
     if (pass == 0) {
       cold = ns;
       reserved_peak = peer.reserved_peak();
+      moved_cold = peer.moved_pages();
     } else {
       warm = std::min(warm, ns);
     }
   }
+  double moved_warm = moved_cold < 0 ? -1 : (peer.moved_pages() - moved_cold) / std::max(passes - 1, 1);
+  long long owned = peer.leave(scope);
   if (passes == 1) warm = cold;
   const char* slash = strrchr(path, '/');
   printf("{\"peer\":\"%s\",\"bench\":\"replay\",\"trace\":\"%s\",\"steps\":%zu,\"requested_peak\":%zu,\"reserved_peak\":%.0f,"
-         "\"cold_ms\":%.2f,\"ns\":%.1f}\n",
-         name, slash ? slash + 1 : path, trace.steps.size(), trace.requested_peak, reserved_peak, cold / 1e6,
+         "\"moved_cold\":%.0f,\"moved_warm\":%.1f,\"owned\":%lld,\"cold_ms\":%.2f,\"ns\":%.1f}\n",
+         name, slash ? slash + 1 : path, trace.steps.size(), trace.requested_peak, reserved_peak, moved_cold, moved_warm, owned, cold / 1e6,
          warm / double(trace.steps.size()));
 }
 
+// Whether a list of words with commas between them has this word.
+static bool has(const char* list, const char* word) {
+  return ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
+}
+
+template <class Steps>
+static void timed(const char* name, const char* part, Steps steps) {
+  auto begin = Clock::now();
+  steps();
+  printf("{\"peer\":\"%s\",\"bench\":\"part\",\"part\":\"%s\",\"seconds\":%.2f}\n", name, part, nanoseconds_since(begin) / 1e9);
+  fflush(stdout);
+}
+
 int main(int count, char** arguments) {
-  if (count < 2) {
-    fprintf(stderr, "usage: peer_bench PEER TRACE...\n");
+  if (count < 3) {
+    fprintf(stderr, "usage: peer_bench PEER STEPS TRACE..., with some of pair,churn,threads,replay as STEPS\n");
     return 2;
   }
-  const char* name = arguments[1];
+  const char *name = arguments[1], *steps = arguments[2];
   CHECK_CUDA(cudaSetDevice(0));
   CHECK_CUDA(cudaFree(nullptr));
   std::unique_ptr<Peer> peer = make_peer(name);
@@ -208,14 +235,12 @@ int main(int count, char** arguments) {
     fprintf(stderr, "this build has no peer %s\n", name);
     return 2;
   }
-  pairs(*peer, name);
-  if (peer->caches()) {
-    churn(*peer, name);
-    threads(*peer, name);
-  }
-  for (int i = 2; i < count; i++) {
-    fflush(stdout);
-    replay(*peer, name, arguments[i]);
-  }
+  if (has(steps, "pair")) timed(name, "pair", [&] { pairs(*peer, name); });
+  if (has(steps, "churn") && peer->caches()) timed(name, "churn", [&] { churn(*peer, name); });
+  if (has(steps, "threads") && peer->caches()) timed(name, "threads", [&] { threads(*peer, name); });
+  if (has(steps, "replay"))
+    timed(name, "replay", [&] {
+      for (int i = 3; i < count; i++) replay(*peer, name, arguments[i]);
+    });
   return 0;
 }

@@ -1,4 +1,5 @@
-// The allocators that the harness drives, behind one interface. Which of them are there is decided by -DPEER_….
+// The allocators that the harness drives, behind one interface. Which of them are there is decided by -DPEER_…; with
+// -DPEER_SIMULATED it is memtrack alone, on its simulated device and without CUDA.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -6,7 +7,11 @@
 #include <memory>
 #include <string>
 
+#ifdef PEER_SIMULATED
+#include "no_cuda.h"
+#else
 #include <cuda_runtime.h>
+#endif
 #ifdef PEER_MEMTRACK
 #include "memtrack_peers.h"
 #endif
@@ -14,7 +19,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 #ifdef PEER_RMM
-#include <rmm/cuda_stream_view.hpp>
+#include <cuda/stream_ref>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
@@ -39,15 +44,20 @@ struct Peer {
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
   }
-  // Gives cached memory back to the device.
-  virtual void trim() {}
-  // The most bytes taken from the device since the last reset, -1 where the allocator does not say.
+  // Makes the allocator as good as new: nothing cached, nothing remembered. Nothing is allocated then.
+  virtual void renew() {}
+  // What surrounds the steps of a thread, where the allocator has such a thing; leave says how many allocations it counted.
+  virtual void* enter() { return nullptr; }
+  virtual long long leave(void*) { return 0; }
+  // The most bytes taken from the device since the last renewal, -1 where the allocator does not say.
   virtual double reserved_peak() { return -1; }
-  virtual void reset_peaks() {}
+  // Pages moved so far, -1 where the allocator moves none.
+  virtual double moved_pages() { return -1; }
   // Whether freed memory is kept: without that the steps that need many calls are left out.
   virtual bool caches() { return true; }
 };
 
+#ifndef PEER_SIMULATED
 // cudaMalloc and cudaFree each time.
 struct Uncached : Peer {
   void* allocate(size_t bytes, cudaStream_t) override {
@@ -73,26 +83,25 @@ struct Async : Peer {
     return address;
   }
   void free(void* address, size_t, cudaStream_t stream) override { CHECK_CUDA(cudaFreeAsync(address, stream)); }
-  void trim() override {
+  void renew() override {
     CHECK_CUDA(cudaDeviceSynchronize());
     CHECK_CUDA(cudaMemPoolTrimTo(pool, 0));
+    uint64_t zero = 0;
+    CHECK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &zero));
   }
   double reserved_peak() override {
     uint64_t bytes;
     CHECK_CUDA(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &bytes));
     return double(bytes);
   }
-  void reset_peaks() override {
-    uint64_t zero = 0;
-    CHECK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &zero));
-  }
 };
+#endif
 
 #ifdef PEER_MEMTRACK
 // memtrack by bare addresses: each free looks its address up, as PyTorch's does.
 struct Memtrack : Peer {
   memtrack_peer* peer = nullptr;
-  explicit Memtrack(const char* configuration) { check(memtrack_peers_open(configuration, &peer)); }
+  explicit Memtrack(const char* name) { check(memtrack_peers_open(name, &peer)); }
   ~Memtrack() override { memtrack_peers_close(peer); }
   static void check(int code) {
     if (code != MEMTRACK_PEERS_DONE) {
@@ -113,9 +122,11 @@ struct Memtrack : Peer {
     check(memtrack_peers_new_stream(peer, &stream));
     return reinterpret_cast<cudaStream_t>(stream);
   }
-  void trim() override { check(memtrack_peers_trim(peer)); }
+  void renew() override { check(memtrack_peers_renew(peer)); }
+  void* enter() override { return memtrack_peers_enter(peer); }
+  long long leave(void* scope) override { return memtrack_peers_leave(static_cast<memtrack_scope*>(scope)); }
   double reserved_peak() override { return double(memtrack_peers_reserved_peak(peer)); }
-  void reset_peaks() override { memtrack_peers_reset_peaks(peer); }
+  double moved_pages() override { return double(memtrack_peers_moved_pages(peer)); }
 };
 #endif
 
@@ -127,37 +138,47 @@ struct Torch : Peer {
     return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
   }
   void free(void* address, size_t, cudaStream_t) override { c10::cuda::CUDACachingAllocator::raw_delete(address); }
-  void trim() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+  void renew() override {
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+  }
   double reserved_peak() override {
     return double(c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].peak);
   }
-  void reset_peaks() override { c10::cuda::CUDACachingAllocator::resetPeakStats(0); }
 };
 #endif
 
 #ifdef PEER_RMM
+// RMM's, over cudaMalloc. They keep what they have until their end, so a new one is made where the cache is to be empty.
 template <class Resource>
 struct Rmm : Peer {
-  Resource resource;
-  double (*size)(Resource&);
-  Rmm(Resource made, double (*size)(Resource&)) : resource(std::move(made)), size(size) {}
+  std::unique_ptr<Resource> resource;
+  std::unique_ptr<Resource> (*make)();
+  double (*size)(const Resource&);
+  Rmm(std::unique_ptr<Resource> (*make)(), double (*size)(const Resource&)) : resource(make()), make(make), size(size) {}
   void* allocate(size_t bytes, cudaStream_t stream) override {
-    return resource.allocate(rmm::cuda_stream_view(stream), bytes, 256);
+    return resource->allocate(cuda::stream_ref(stream), bytes, 256);
   }
   void free(void* address, size_t bytes, cudaStream_t stream) override {
-    resource.deallocate(rmm::cuda_stream_view(stream), address, bytes, 256);
+    resource->deallocate(cuda::stream_ref(stream), address, bytes, 256);
   }
-  double reserved_peak() override { return size(resource); }
+  void renew() override {
+    CHECK_CUDA(cudaDeviceSynchronize());
+    resource.reset();
+    resource = make();
+  }
+  double reserved_peak() override { return size(*resource); }
 };
 #endif
 
 // The peer of this name, null when this build has none.
 inline std::unique_ptr<Peer> make_peer(const std::string& name) {
+#ifndef PEER_SIMULATED
   if (name == "uncached") return std::make_unique<Uncached>();
   if (name == "async") return std::make_unique<Async>();
+#endif
 #ifdef PEER_MEMTRACK
-  if (name == "memtrack") return std::make_unique<Memtrack>("policy:torch");
-  if (name == "memtrack_expandable") return std::make_unique<Memtrack>("policy:torch,expandable_segments:True");
+  if (name.rfind("memtrack", 0) == 0) return std::make_unique<Memtrack>(name.c_str());
 #endif
 #ifdef PEER_TORCH
   if (name == "torch" || name == "torch_expandable") return std::make_unique<Torch>();
@@ -165,13 +186,14 @@ inline std::unique_ptr<Peer> make_peer(const std::string& name) {
 #ifdef PEER_RMM
   if (name == "rmm_pool") {
     using Pool = rmm::mr::pool_memory_resource;
-    return std::make_unique<Rmm<Pool>>(Pool(rmm::mr::cuda_memory_resource{}, 0),
-                                       [](Pool& pool) { return double(pool.pool_size()); });
+    return std::make_unique<Rmm<Pool>>([] { return std::make_unique<Pool>(rmm::mr::cuda_memory_resource{}, 0); },
+                                       [](const Pool& pool) { return double(pool.pool_size()); });
   }
   if (name == "rmm_arena") {
     using Arena = rmm::mr::arena_memory_resource;
-    return std::make_unique<Rmm<Arena>>(Arena(rmm::mr::cuda_memory_resource{}, size_t(100) << 30),
-                                        [](Arena&) { return -1.0; });
+    // It takes half of the free memory at once, and does not say how much of that was needed.
+    return std::make_unique<Rmm<Arena>>([] { return std::make_unique<Arena>(rmm::mr::cuda_memory_resource{}); },
+                                        [](const Arena&) { return -1.0; });
   }
 #endif
   return nullptr;

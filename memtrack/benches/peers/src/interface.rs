@@ -9,8 +9,9 @@ use std::ptr;
 
 use memtrack::AllocationError;
 use memtrack::device::Stream;
+use memtrack::scope::{Outcome, Scope};
 
-use crate::Peer;
+use crate::{Peer, PeerError};
 
 /// What a function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Code {
     Done = 0,
     /// The device or the limit allows no more.
     OutOfMemory = 1,
-    /// The argument is none: a text that is malformed, an address that was not allocated.
+    /// The argument is none: an unknown name, an address that was not allocated.
     Invalid = 2,
     /// The GPU or its driver.
     Device = 3,
@@ -34,6 +35,17 @@ fn fail(code: Code, error: &dyn Display) -> c_int {
     // Texts have no zeros; one that does is left out.
     MESSAGE.with(|message| *message.borrow_mut() = CString::new(error.to_string()).unwrap_or_default());
     code as c_int
+}
+
+/// As [`answer`], for what belongs to the peer as a whole.
+fn answer_peer(outcome: Result<(), PeerError>) -> c_int {
+    use PeerError::{Allocation, Configuration, DeviceVariable, Setting, Unknown};
+    match outcome {
+        Err(Allocation(error)) => answer(Err(error)),
+        Err(error @ (Configuration(_) | Setting(_) | Unknown(_) | DeviceVariable(_))) => fail(Code::Invalid, &error),
+        Err(error) => fail(Code::Device, &error),
+        Ok(()) => Code::Done as c_int,
+    }
 }
 
 fn answer(outcome: Result<(), AllocationError>) -> c_int {
@@ -51,24 +63,17 @@ pub extern "C" fn memtrack_peers_message() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())
 }
 
-/// Opens an allocator on the first GPU.
+/// Opens the allocator of a peer.
 ///
 /// # Safety
 ///
-/// `configuration` is a text that ends in zero, and `peer` a place for a pointer.
+/// `name` is a text that ends in zero, and `peer` a place for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn memtrack_peers_open(configuration: *const c_char, peer: *mut *mut Peer) -> c_int {
+pub unsafe extern "C" fn memtrack_peers_open(name: *const c_char, peer: *mut *mut Peer) -> c_int {
     // SAFETY: the caller's promise.
-    let configuration = unsafe { CStr::from_ptr(configuration) }.to_string_lossy();
-    match Peer::open(&configuration) {
-        Ok(opened) => {
-            // SAFETY: the caller's promise.
-            unsafe { peer.write(Box::into_raw(Box::new(opened))) };
-            Code::Done as c_int
-        }
-        Err(error @ (crate::PeerError::Configuration(_) | crate::PeerError::Setting(_))) => fail(Code::Invalid, &error),
-        Err(error) => fail(Code::Device, &error),
-    }
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    // SAFETY: the caller's promise.
+    answer_peer(Peer::open(&name).map(|opened| unsafe { peer.write(Box::into_raw(Box::new(opened))) }))
 }
 
 /// Closes it and gives all its memory back.
@@ -92,14 +97,36 @@ pub unsafe extern "C" fn memtrack_peers_close(peer: *mut Peer) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memtrack_peers_new_stream(peer: *const Peer, stream: *mut u64) -> c_int {
     // SAFETY: the caller's promise.
-    match unsafe { &*peer }.new_stream() {
-        Ok(made) => {
-            // SAFETY: the caller's promise.
-            unsafe { stream.write(made.0) };
-            Code::Done as c_int
-        }
-        Err(error) => fail(Code::Device, &error),
+    let made = unsafe { &*peer }.new_stream();
+    // SAFETY: the caller's promise.
+    answer_peer(made.map(|made| unsafe { stream.write(made.0) }))
+}
+
+/// Opens a scope on this thread; null for a peer without scopes.
+///
+/// # Safety
+///
+/// `peer` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memtrack_peers_enter(peer: *const Peer) -> *mut Scope {
+    // SAFETY: the caller's promise.
+    let entered = unsafe { &*peer }.enter();
+    entered.map_or(ptr::null_mut(), |scope| Box::into_raw(Box::new(scope)))
+}
+
+/// Closes it and says how many allocations were booked to it; 0 for null.
+///
+/// # Safety
+///
+/// `scope` came from [`memtrack_peers_enter`] on this thread and is not used again; null is accepted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memtrack_peers_leave(scope: *mut Scope) -> i64 {
+    if scope.is_null() {
+        return 0;
     }
+    // SAFETY: the caller's promise.
+    let scope = unsafe { Box::from_raw(scope) };
+    scope.close(Outcome::Ok).own_allocation_count
 }
 
 /// Allocates.
@@ -131,18 +158,18 @@ pub unsafe extern "C" fn memtrack_peers_free(peer: *const Peer, address: u64) ->
     answer(unsafe { &*peer }.allocator().free_raw(address))
 }
 
-/// Gives cached memory back.
+/// Puts a new allocator in the old one's place, with nothing cached.
 ///
 /// # Safety
 ///
-/// `peer` is open.
+/// `peer` is open, nothing is allocated from it, no scope is open, and no other thread uses it meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn memtrack_peers_trim(peer: *const Peer) -> c_int {
+pub unsafe extern "C" fn memtrack_peers_renew(peer: *mut Peer) -> c_int {
     // SAFETY: the caller's promise.
-    answer(unsafe { &*peer }.allocator().empty_cache().map_err(AllocationError::from))
+    answer_peer(unsafe { &mut *peer }.renew())
 }
 
-/// The most bytes taken from the device since the last reset of peaks.
+/// The most bytes taken from the device since the allocator was opened or renewed.
 ///
 /// # Safety
 ///
@@ -153,13 +180,13 @@ pub unsafe extern "C" fn memtrack_peers_reserved_peak(peer: *const Peer) -> i64 
     unsafe { &*peer }.allocator().max_memory_reserved()
 }
 
-/// Sets peaks to the values now.
+/// Pages moved so far; -1 where the policy moves none.
 ///
 /// # Safety
 ///
 /// `peer` is open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn memtrack_peers_reset_peaks(peer: *const Peer) {
+pub unsafe extern "C" fn memtrack_peers_moved_pages(peer: *const Peer) -> i64 {
     // SAFETY: the caller's promise.
-    unsafe { &*peer }.allocator().reset_peak_memory_stats();
+    unsafe { &*peer }.moved_page_count().map_or(-1, |count| count.cast_signed())
 }

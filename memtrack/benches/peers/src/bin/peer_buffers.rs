@@ -1,5 +1,5 @@
-//! The steps of `peer_bench.cpp` through `Buffer`s, which spare the look-up of each freed address: peer_buffers PEER
-//! TRACE..., where PEER is `buffers` or `buffers_expandable`. Change both programs together.
+//! The steps of `peer_bench.cpp` through `Buffer`s, which spare the look-up of each freed address: peer_buffers PEER STEPS
+//! TRACE..., where PEER is `buffers` with or without an end that `setup.rs` knows. Change both programs together.
 
 use std::array;
 use std::collections::{BTreeMap, HashMap};
@@ -10,24 +10,17 @@ use std::thread;
 use std::time::Instant;
 
 use memtrack::device::Stream;
+use memtrack::scope::{Outcome, Scope};
 use memtrack::{AllocationError, Buffer, CachingAllocator};
 use memtrack_peers::Peer;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let Some(name) = arguments.next() else {
-        eprintln!("usage: peer_buffers PEER TRACE...");
+    let (Some(name), Some(steps)) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: peer_buffers PEER STEPS TRACE..., with some of pair,churn,threads,replay as STEPS");
         return ExitCode::from(2);
     };
-    let configuration = match name.as_str() {
-        "buffers" => "policy:torch",
-        "buffers_expandable" => "policy:torch,expandable_segments:True",
-        _ => {
-            eprintln!("this build has no peer {name}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&name, configuration, arguments) {
+    match measure(&name, &steps, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -36,15 +29,44 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(name: &str, configuration: &str, traces: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let peer = Peer::open(configuration)?;
-    pairs(&peer, name)?;
-    churn(&peer, name)?;
-    threads(&peer, name)?;
-    for path in traces {
-        replay(&peer, name, &path)?;
+fn measure(name: &str, steps: &str, traces: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    if !name.starts_with("buffers") {
+        return Err(format!("this build has no peer {name}").into());
+    }
+    let steps: Vec<&str> = steps.split(',').collect();
+    let has = |part| steps.contains(&part);
+    let mut peer = Peer::open(name)?;
+    if has("pair") {
+        timed(name, "pair", || pairs(&peer, name))?;
+    }
+    if has("churn") {
+        timed(name, "churn", || churn(&peer, name))?;
+    }
+    if has("threads") {
+        timed(name, "threads", || threads(&peer, name))?;
+    }
+    if has("replay") {
+        timed(name, "replay", || {
+            for path in traces {
+                replay(&mut peer, name, &path)?;
+            }
+            Ok(())
+        })?;
     }
     Ok(())
+}
+
+/// Says how long a part of the program took.
+fn timed(name: &str, part: &str, steps: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    let begin = Instant::now();
+    steps()?;
+    println!(r#"{{"peer":"{name}","bench":"part","part":"{part}","seconds":{:.2}}}"#, begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Closes a thread's scope: the allocations that were booked to it, none where there is no scope.
+fn leave(scope: Option<Scope>) -> i64 {
+    scope.map_or(0, |scope| scope.close(Outcome::Ok).own_allocation_count)
 }
 
 fn nanoseconds_since(begin: Instant) -> f64 {
@@ -81,6 +103,7 @@ fn pairs(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
     for bytes in [512, 64 << 10, 4 << 20, 100 << 20] {
         pair(peer.allocator(), Stream::DEFAULT, bytes)?;
         let mut times = [0.0; 7];
+        let scope = peer.enter();
         for time in &mut times {
             let begin = Instant::now();
             for _ in 0..COUNT {
@@ -88,9 +111,10 @@ fn pairs(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
             }
             *time = nanoseconds_since(begin) / COUNT as f64;
         }
+        let owned = leave(scope);
         peer.allocator().device().synchronize()?;
         times.sort_by(f64::total_cmp);
-        println!(r#"{{"peer":"{name}","bench":"pair","bytes":{bytes},"ns":{:.1}}}"#, times[3]);
+        println!(r#"{{"peer":"{name}","bench":"pair","bytes":{bytes},"owned":{owned},"ns":{:.1}}}"#, times[3]);
     }
     Ok(())
 }
@@ -98,6 +122,7 @@ fn pairs(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
 fn churn(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
     const COUNT: usize = 100_000;
     let mut random = Random { state: 1 };
+    let scope = peer.enter();
     let allocate = |bytes| Buffer::<u8>::uninit(peer.allocator(), bytes).map(Some);
     let mut live = (0..4096).map(|_| allocate(random.size())).collect::<Result<Vec<_>, _>>()?;
     let steps: Vec<(usize, usize)> =
@@ -114,8 +139,9 @@ fn churn(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
         ns = nanoseconds_since(begin) / COUNT as f64;
     }
     drop(live);
+    let owned = leave(scope);
     peer.allocator().device().synchronize()?;
-    println!(r#"{{"peer":"{name}","bench":"churn","ns":{ns:.1}}}"#);
+    println!(r#"{{"peer":"{name}","bench":"churn","owned":{owned},"ns":{ns:.1}}}"#);
     Ok(())
 }
 
@@ -128,20 +154,22 @@ fn threads(peer: &Peer, name: &str) -> Result<(), Box<dyn Error>> {
         for stream in &streams {
             pair(peer.allocator(), *stream, BYTES)?;
         }
+        let work = |stream: Stream| -> Result<i64, AllocationError> {
+            let scope = peer.enter();
+            (0..count).try_for_each(|_| pair(peer.allocator(), stream, BYTES))?;
+            Ok(leave(scope))
+        };
         let begin = Instant::now();
-        thread::scope(|scope| {
-            let workers: Vec<_> = streams
-                .iter()
-                .map(|stream| scope.spawn(|| (0..count).try_for_each(|_| pair(peer.allocator(), *stream, BYTES))))
-                .collect();
-            workers.into_iter().try_for_each(|worker| match worker.join() {
-                Ok(outcome) => outcome.map_err(Box::<dyn Error>::from),
+        let owned = thread::scope(|threads| {
+            let workers: Vec<_> = streams.iter().map(|stream| threads.spawn(|| work(*stream))).collect();
+            workers.into_iter().try_fold(0, |owned, worker| match worker.join() {
+                Ok(outcome) => outcome.map(|more| owned + more).map_err(Box::<dyn Error>::from),
                 Err(_) => Err("a thread panicked".into()),
             })
         })?;
         let ns = nanoseconds_since(begin) / (count * number) as f64;
         peer.allocator().device().synchronize()?;
-        println!(r#"{{"peer":"{name}","bench":"threads","threads":{number},"ns":{ns:.1}}}"#);
+        println!(r#"{{"peer":"{name}","bench":"threads","threads":{number},"owned":{owned},"ns":{ns:.1}}}"#);
     }
     Ok(())
 }
@@ -199,18 +227,23 @@ fn read_trace(path: &str) -> Result<Trace, Box<dyn Error>> {
     Ok(trace)
 }
 
-fn replay(peer: &Peer, name: &str, path: &str) -> Result<(), Box<dyn Error>> {
+/// Passes after the first, of which the best counts.
+const WARM_PASSES: u32 = 4;
+
+fn replay(peer: &mut Peer, name: &str, path: &str) -> Result<(), Box<dyn Error>> {
     let trace = read_trace(path)?;
+    peer.renew()?;
+    let peer = &*peer;
     let allocator = peer.allocator();
     let mut streams = vec![Stream::DEFAULT];
     for _ in 1..trace.stream_count {
         streams.push(peer.new_stream()?);
     }
     let mut blocks: Vec<Option<Buffer<u8>>> = (0..trace.block_count).map(|_| None).collect();
-    allocator.empty_cache()?;
-    allocator.reset_peak_memory_stats();
-    let (mut cold, mut warm, mut reserved_peak) = (0.0, f64::INFINITY, 0);
-    for pass in 0..5 {
+    let moved = || peer.moved_page_count().map_or(-1, u64::cast_signed);
+    let (mut cold, mut warm, mut reserved_peak, mut moved_cold) = (0.0, f64::INFINITY, 0, 0);
+    let scope = peer.enter();
+    for pass in 0..=WARM_PASSES {
         let begin = Instant::now();
         for step in &trace.steps {
             blocks[step.block] = if step.allocates {
@@ -222,16 +255,19 @@ fn replay(peer: &Peer, name: &str, path: &str) -> Result<(), Box<dyn Error>> {
         let ns = nanoseconds_since(begin);
         allocator.device().synchronize()?;
         if pass == 0 {
-            (cold, reserved_peak) = (ns, allocator.max_memory_reserved());
+            (cold, reserved_peak, moved_cold) = (ns, allocator.max_memory_reserved(), moved());
         } else {
             warm = ns.min(warm);
         }
     }
+    let moved_warm = moved() - moved_cold;
+    let owned = leave(scope);
     let file = path.rsplit('/').next().unwrap_or(path);
     println!(
-        r#"{{"peer":"{name}","bench":"replay","trace":"{file}","steps":{},"requested_peak":{},"reserved_peak":{reserved_peak},"cold_ms":{:.2},"ns":{:.1}}}"#,
+        r#"{{"peer":"{name}","bench":"replay","trace":"{file}","steps":{},"requested_peak":{},"reserved_peak":{reserved_peak},"moved_cold":{moved_cold},"moved_warm":{:.1},"owned":{owned},"cold_ms":{:.2},"ns":{:.1}}}"#,
         trace.steps.len(),
         trace.requested_peak,
+        if moved_cold < 0 { -1.0 } else { moved_warm as f64 / f64::from(WARM_PASSES) },
         cold / 1e6,
         warm / trace.steps.len() as f64
     );

@@ -164,7 +164,10 @@ impl BlockTable {
     pub(crate) fn insert(&mut self, block: Block) -> BlockIndex {
         match self.vacant.pop() {
             Some(index) => {
-                self[index] = block;
+                let vacant = std::mem::replace(&mut self[index], block);
+                // It has none, so that nothing is lost, and nothing is looked for.
+                debug_assert!(vacant.extras.is_none(), "extras go when the program gives a block back");
+                std::mem::forget(vacant);
                 index
             }
             None => {
@@ -178,6 +181,12 @@ impl BlockTable {
 
     pub(crate) fn remove(&mut self, index: BlockIndex) {
         self.vacant.push(index);
+    }
+
+    /// All records, by index: what works on many at once should not ask where they are again and again.
+    #[inline(always)]
+    pub(super) fn records(&mut self) -> &mut [Block] {
+        &mut self.blocks
     }
 
     /// Every block that is there, by index.

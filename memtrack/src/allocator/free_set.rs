@@ -6,7 +6,7 @@
 //! than [`LIST_LEN`] is kept in [`SortedRuns`] instead, and a pool with a million free blocks of one size is searched in logarithmic
 //! time too.
 
-use super::block::{BlockIndex, BlockTable, NO_BLOCK};
+use super::block::{Block, BlockIndex, BlockTable, NO_BLOCK};
 use super::sorted_runs::SortedRuns;
 
 /// A free block. The order is that of the search: smallest first, ties to the lowest address.
@@ -32,11 +32,16 @@ impl FreeBlock {
     }
 }
 
+impl Block {
+    fn as_free(&self, index: BlockIndex) -> FreeBlock {
+        FreeBlock { size_bytes: self.size_bytes, address: self.address, index }
+    }
+}
+
 impl BlockTable {
     /// A free block as sets know it.
     pub(super) fn free_block(&self, index: BlockIndex) -> FreeBlock {
-        let block = &self[index];
-        FreeBlock { size_bytes: block.size_bytes, address: block.address, index }
+        self[index].as_free(index)
     }
 }
 
@@ -92,8 +97,8 @@ impl Default for FreeSet {
 
 impl FreeSet {
     #[inline(always)]
-    pub(super) fn insert(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
-        let block = &mut blocks[index];
+    pub(super) fn insert(&mut self, blocks: &mut [Block], index: BlockIndex) {
+        let block = &mut blocks[index as usize];
         let at = bin_of(block.size_bytes);
         (block.free_prev, block.free_next) = (NO_BLOCK, NO_BLOCK);
         match self.bins.get_mut(at) {
@@ -108,27 +113,27 @@ impl FreeSet {
 
     #[cold]
     #[inline(never)]
-    fn insert_into_new(&mut self, blocks: &mut BlockTable, at: usize, index: BlockIndex) {
+    fn insert_into_new(&mut self, blocks: &mut [Block], at: usize, index: BlockIndex) {
         self.bins.resize_with(at + 1, Bin::default);
         self.words[at / 64] |= 1 << (at % 64);
         self.bins[at].insert(blocks, index);
     }
 
     #[inline(always)]
-    pub(super) fn remove(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
-        let at = bin_of(blocks[index].size_bytes);
+    pub(super) fn remove(&mut self, blocks: &mut [Block], index: BlockIndex) {
+        let at = bin_of(blocks[index as usize].size_bytes);
         let bin = &mut self.bins[at];
         if bin.many.is_some() {
             bin.remove_of_many(blocks, index);
             return;
         }
-        let (prev, next) = (blocks[index].free_prev, blocks[index].free_next);
+        let (prev, next) = (blocks[index as usize].free_prev, blocks[index as usize].free_next);
         bin.count -= 1;
         if next != NO_BLOCK {
-            blocks[next].free_prev = prev;
+            blocks[next as usize].free_prev = prev;
         }
         if prev != NO_BLOCK {
-            blocks[prev].free_next = next;
+            blocks[prev as usize].free_next = next;
             return;
         }
         bin.head = next;
@@ -202,8 +207,8 @@ impl FreeSet {
 
 impl Bin {
     #[inline(never)]
-    fn insert(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
-        let block = blocks.free_block(index);
+    fn insert(&mut self, blocks: &mut [Block], index: BlockIndex) {
+        let block = blocks[index as usize].as_free(index);
         if self.many.is_none() && self.count == LIST_LEN {
             self.become_many(blocks);
         }
@@ -213,46 +218,46 @@ impl Bin {
             return;
         }
         let (mut prev, mut next) = (NO_BLOCK, self.head);
-        while next != NO_BLOCK && blocks.free_block(next).key() < block.key() {
-            (prev, next) = (next, blocks[next].free_next);
+        while next != NO_BLOCK && blocks[next as usize].as_free(next).key() < block.key() {
+            (prev, next) = (next, blocks[next as usize].free_next);
         }
         self.link(blocks, prev, index);
         self.link_next(blocks, index, next);
     }
 
-    fn link(&mut self, blocks: &mut BlockTable, prev: BlockIndex, index: BlockIndex) {
-        blocks[index].free_prev = prev;
+    fn link(&mut self, blocks: &mut [Block], prev: BlockIndex, index: BlockIndex) {
+        blocks[index as usize].free_prev = prev;
         if prev == NO_BLOCK {
             self.head = index;
         } else {
-            blocks[prev].free_next = index;
+            blocks[prev as usize].free_next = index;
         }
     }
 
-    fn link_next(&mut self, blocks: &mut BlockTable, index: BlockIndex, next: BlockIndex) {
-        blocks[index].free_next = next;
+    fn link_next(&mut self, blocks: &mut [Block], index: BlockIndex, next: BlockIndex) {
+        blocks[index as usize].free_next = next;
         if next != NO_BLOCK {
-            blocks[next].free_prev = index;
+            blocks[next as usize].free_prev = index;
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn become_many(&mut self, blocks: &BlockTable) {
+    fn become_many(&mut self, blocks: &[Block]) {
         let mut many = Box::<SortedRuns>::default();
         let mut at = std::mem::replace(&mut self.head, NO_BLOCK);
         while at != NO_BLOCK {
-            many.insert(blocks.free_block(at));
-            at = blocks[at].free_next;
+            many.insert(blocks[at as usize].as_free(at));
+            at = blocks[at as usize].free_next;
         }
         self.many = Some(many);
     }
 
     #[cold]
     #[inline(never)]
-    fn remove_of_many(&mut self, blocks: &mut BlockTable, index: BlockIndex) {
+    fn remove_of_many(&mut self, blocks: &mut [Block], index: BlockIndex) {
         let Some(many) = &mut self.many else { return };
-        many.remove(&blocks.free_block(index));
+        many.remove(&blocks[index as usize].as_free(index));
         self.count -= 1;
         // Well below what makes it many, so that it does not go to and fro.
         if self.count > LIST_LEN / 2 {
@@ -262,7 +267,7 @@ impl Bin {
         let mut prev = NO_BLOCK;
         for FreeBlock { index, .. } in few.iter().flat_map(|few| few.iter()) {
             self.link(blocks, prev, index);
-            blocks[index].free_next = NO_BLOCK;
+            blocks[index as usize].free_next = NO_BLOCK;
             prev = index;
         }
     }
@@ -328,14 +333,14 @@ mod tests {
         fn insert(&mut self, size_bytes: u64, address: u64) {
             if !self.model.contains_key(&(size_bytes, address)) {
                 let index = self.blocks.insert(Block::segment(address, size_bytes, PoolKind::Small));
-                self.set.insert(&mut self.blocks, index);
+                self.set.insert(self.blocks.records(), index);
                 self.model.insert((size_bytes, address), index);
             }
         }
 
         fn remove(&mut self, key: (u64, u64)) {
             if let Some(index) = self.model.remove(&key) {
-                self.set.remove(&mut self.blocks, index);
+                self.set.remove(self.blocks.records(), index);
                 self.blocks.remove(index);
             }
         }

@@ -80,14 +80,14 @@ impl StreamPools {
     #[inline(always)]
     pub(super) fn insert_free(&mut self, index: BlockIndex) {
         let pool = self.blocks[index].pool;
-        self.free[pool as usize].insert(&mut self.blocks, index);
+        self.free[pool as usize].insert(self.blocks.records(), index);
     }
 
     /// Takes a block out of the free set; its size and address are those with which it came.
     #[inline(always)]
     pub(crate) fn take_out(&mut self, index: BlockIndex) {
         let pool = self.blocks[index].pool;
-        self.free[pool as usize].remove(&mut self.blocks, index);
+        self.free[pool as usize].remove(self.blocks.records(), index);
     }
 
     /// Where pages move: what blocks that become free from now on are younger than.
@@ -116,7 +116,7 @@ impl StreamPools {
         if !self.rules.may_serve(self.blocks[index].size_bytes, request.size_bytes) {
             return None;
         }
-        self.free[pool as usize].remove(&mut self.blocks, index);
+        self.free[pool as usize].remove(self.blocks.records(), index);
         Some((index, self.serve_with(index, request)))
     }
 

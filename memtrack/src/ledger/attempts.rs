@@ -39,7 +39,7 @@ impl Scopes {
         let mut at = self.resolve(Some(owner));
         while at != NO_SLOT {
             let slot = self.slots.get(at as usize)?;
-            if let Some(position) = chain.iter().position(|key| key.slot == at) {
+            if let Some(position) = chain.iter().position(|key| key.slot() == at) {
                 return Some(position);
             }
             at = slot.parent;
@@ -78,7 +78,7 @@ impl Ledger {
     fn open_key_around(&mut self, key: ScopeKey) -> Option<ScopeKey> {
         let at = self.scopes.resolve(Some(key));
         let around = self.scopes.open_around(at);
-        self.scopes.slots.get(around as usize).map(|slot| ScopeKey { slot: around, generation: slot.generation })
+        self.scopes.slots.get(around as usize).map(|slot| ScopeKey::new(around, slot.generation))
     }
 
     /// Lets go of what a noted attempt holds.

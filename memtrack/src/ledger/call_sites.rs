@@ -147,9 +147,9 @@ impl Ledger {
         self.call_sites.open_call_count += 1;
         let totals = self.call_sites.totals(site);
         // Mostly no other call is open, so none need be looked for.
-        let around = if totals.open_call_count == 0 { None } else { self.scopes.call_around(key.slot, site) };
+        let around = if totals.open_call_count == 0 { None } else { self.scopes.call_around(key.slot(), site) };
         totals.began(around.is_none());
-        self.scopes.begin_call(key.slot, around);
+        self.scopes.begin_call(key.slot(), around);
     }
 
     /// A call of a site ends: its scope is about to close, and the peaks were just cut.
@@ -157,14 +157,14 @@ impl Ledger {
     pub(super) fn end_call(&mut self, key: ScopeKey, site: SiteId, outcome: Outcome) {
         self.call_sites.open_call_count -= 1;
         let totals = self.call_sites.totals(site);
-        let slot = self.scopes.slot(key.slot);
+        let slot = self.scopes.slot(key.slot());
         let Call { outermost, inner_count, .. } = slot.call;
         totals.ended(outcome);
-        totals.include(slot, outermost == key.slot, slot.peak_bytes);
-        if outermost != key.slot {
+        totals.include(slot, outermost == key.slot(), slot.peak_bytes);
+        if outermost != key.slot() {
             self.scopes.end_inner_call(outermost);
         } else if inner_count > 0 {
-            for promoted in self.scopes.promote_inner_calls(key.slot, site) {
+            for promoted in self.scopes.promote_inner_calls(key.slot(), site) {
                 // So far it was counted for the call around it.
                 totals.inclusive.subtract(&self.scopes.slot(promoted).owned);
             }

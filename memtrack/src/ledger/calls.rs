@@ -23,7 +23,7 @@ impl Scopes {
     /// The call site that an open scope is a call of.
     #[inline]
     pub(super) fn site_of(&self, key: ScopeKey) -> Option<SiteId> {
-        match self.slot(key.slot).kind {
+        match self.slot(key.slot()).kind {
             ScopeKind::CallSite(site) => Some(site),
             ScopeKind::Function | ScopeKind::Step(_) | ScopeKind::Epoch => None,
         }

@@ -1,7 +1,5 @@
 //! The events of the cached path, and how they are written down to be entered later.
 
-use std::num::NonZeroU32;
-
 use super::ring::Words;
 use super::threads::ThreadNumber;
 use super::{BlockEntry, Ledger, ScopeKey, SplitChange};
@@ -40,8 +38,8 @@ impl Event {
                 requested_bytes.cast_unsigned(),
                 split.count.cast_unsigned(),
                 split.bytes.cast_unsigned(),
-                key_to_word(owner),
-                key_to_word(context),
+                ScopeKey::to_word(owner),
+                ScopeKey::to_word(context),
             ]
         };
         match self {
@@ -62,8 +60,8 @@ impl Event {
         };
         let split = SplitChange { count: count.cast_signed(), bytes: bytes.cast_signed() };
         match flags & KIND_MASK {
-            ALLOCATED => Self::Allocated { entry, split, owner: key_of_word(owner) },
-            FREED => Self::Freed { entry, split, owner: key_of_word(owner), context: key_of_word(context) },
+            ALLOCATED => Self::Allocated { entry, split, owner: ScopeKey::of_word(owner) },
+            FREED => Self::Freed { entry, split, owner: ScopeKey::of_word(owner), context: ScopeKey::of_word(context) },
             _ => Self::Mark,
         }
     }
@@ -75,16 +73,6 @@ impl Event {
             Self::Mark => None,
         }
     }
-}
-
-#[inline]
-fn key_to_word(key: Option<ScopeKey>) -> u64 {
-    key.map_or(0, |key| (u64::from(key.generation.get()) << 32) | u64::from(key.slot))
-}
-
-#[inline]
-fn key_of_word(word: u64) -> Option<ScopeKey> {
-    NonZeroU32::new((word >> 32) as u32).map(|generation| ScopeKey { slot: word as u32, generation })
 }
 
 impl Ledger {
@@ -103,12 +91,14 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Option<ScopeKey>> {
         let of = |(slot, generation): (u32, u32)| {
-            NonZeroU32::new(generation).map(|generation| ScopeKey { slot, generation })
+            NonZeroU32::new(generation).map(|generation| ScopeKey::new(slot, generation))
         };
         prop_oneof![Just(None), Just(Some(ScopeKey::NOBODY)), any::<(u32, u32)>().prop_map(of)]
     }

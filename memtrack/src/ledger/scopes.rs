@@ -56,8 +56,13 @@ impl Scopes {
     #[inline]
     pub(super) fn resolve(&self, key: Option<ScopeKey>) -> u32 {
         match key {
-            Some(key) if self.slots.get(key.slot as usize).is_some_and(|slot| slot.generation == key.generation) => {
-                key.slot
+            Some(key)
+                if self
+                    .slots
+                    .get(key.slot() as usize)
+                    .is_some_and(|slot| slot.generation.get() == key.generation()) =>
+            {
+                key.slot()
             }
             _ => NO_SLOT,
         }
@@ -120,11 +125,11 @@ impl Scopes {
     /// innermost scope alone, so a phase asks the scopes inside it that are still open too.
     #[inline]
     pub(super) fn hand_threads_on(&mut self, key: ScopeKey) {
-        if self.newest != key.slot && self.slots[key.slot as usize].own_phase.is_some() {
+        if self.newest != key.slot() && self.slots[key.slot() as usize].own_phase.is_some() {
             self.gather_threads();
         }
-        let around = self.open_around(key.slot);
-        let inside = self.slots[key.slot as usize].threads_inside;
+        let around = self.open_around(key.slot());
+        let inside = self.slots[key.slot() as usize].threads_inside;
         if let Some(slot) = self.slots.get_mut(around as usize) {
             slot.threads_inside.insert_all(inside);
         }
@@ -215,7 +220,7 @@ impl Scopes {
         }
         self.newest = index;
         self.open_phase_count += usize::from(own_phase.is_some());
-        ScopeKey { slot: index, generation }
+        ScopeKey::new(index, generation)
     }
 
     /// Removes an open scope, from wherever it stands; the caller has just cut and knows that it is open.
@@ -227,7 +232,7 @@ impl Scopes {
         (after_bytes, reserved_bytes): (i64, i64),
         totals: &Totals,
     ) -> ClosedScope {
-        let slot = &mut self.slots[key.slot as usize];
+        let slot = &mut self.slots[key.slot() as usize];
         slot.open = false;
         let closed = ClosedScope {
             phase: slot.phase,
@@ -260,7 +265,7 @@ impl Scopes {
             // Steps of several threads end in any order, so the step in force is not the one this step began in.
             self.set_step(self.newest_step());
         }
-        self.vacate_unreferenced(key.slot);
+        self.vacate_unreferenced(key.slot());
         closed
     }
 

@@ -97,7 +97,7 @@ impl SharedLedger {
     }
 
     /// A block was handed out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocated(&self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
         match self.books_for() {
             Some(mut books) => books.allocated(entry, split, owner),

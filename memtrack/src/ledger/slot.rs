@@ -1,6 +1,6 @@
 //! One scope's record: what it was opened with, what it has seen, and what it says when it closes.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::call_site::SiteId;
 use super::held::Held;
@@ -10,12 +10,44 @@ use super::threads::ThreadSet;
 /// No scope.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
-/// Names one activation of a scope. A key of a scope that is gone names nothing.
+/// Names one activation of a scope, in one word that is not zero: each block has an optional one, and compares it. A key of a scope
+/// that is gone names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScopeKey {
-    pub(super) slot: u32,
-    /// Never zero, so that an optional key is no larger than a key: each block holds one.
-    pub(super) generation: NonZeroU32,
+pub(crate) struct ScopeKey(NonZeroU64);
+
+impl ScopeKey {
+    #[inline]
+    pub(super) const fn new(slot: u32, generation: NonZeroU32) -> Self {
+        // Above zero since the generation is, which makes the upper half.
+        let word = ((generation.get() as u64) << 32) | slot as u64;
+        match NonZeroU64::new(word) {
+            Some(word) => Self(word),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.0.get() as u32
+    }
+
+    /// The upper half, as it is kept with the slot.
+    #[inline]
+    pub(super) fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+
+    /// As one number, zero for none.
+    #[inline]
+    pub(super) fn to_word(key: Option<Self>) -> u64 {
+        key.map_or(0, |key| key.0.get())
+    }
+
+    /// What [`to_word`](Self::to_word) gave.
+    #[inline]
+    pub(super) fn of_word(word: u64) -> Option<Self> {
+        NonZeroU64::new(word).map(Self)
+    }
 }
 
 /// What a scope means.

@@ -7,25 +7,20 @@ use crate::ledger::Ledger;
 
 impl Scopes {
     fn key_of(&self, at: u32) -> Option<ScopeKey> {
-        self.slots.get(at as usize).map(|slot| ScopeKey { slot: at, generation: slot.generation })
+        self.slots.get(at as usize).map(|slot| ScopeKey::new(at, slot.generation))
     }
 }
 
 impl ScopeKey {
     /// Names no scope, now and ever.
-    pub(crate) const NOBODY: Self = Self { slot: NO_SLOT, generation: NonZeroU32::MIN };
-
-    /// A number that no two scopes of a device have at the same time.
-    pub(crate) fn slot(self) -> u32 {
-        self.slot
-    }
+    pub(crate) const NOBODY: Self = Self::new(NO_SLOT, NonZeroU32::MIN);
 }
 
 impl Ledger {
     /// Gives a scope that was just opened its name.
     #[inline]
     pub(crate) fn name_scope(&mut self, key: ScopeKey, name: &'static str) {
-        if let Some(slot) = self.scopes.slots.get_mut(key.slot as usize) {
+        if let Some(slot) = self.scopes.slots.get_mut(key.slot() as usize) {
             slot.name = name;
         }
     }

@@ -18,10 +18,10 @@ use super::threads::ThreadNumber;
 use super::{BlockEntry, Ledger, SplitChange};
 
 /// The run that is on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Run {
-    /// Whose it is; `None` when no run is on.
-    thread: Option<ThreadNumber>,
+    /// Whose it is; nobody's when no run is on.
+    thread: ThreadNumber,
     scope: Option<ScopeKey>,
     /// The scope's place.
     slot: u32,
@@ -36,11 +36,26 @@ pub(super) struct Run {
     current_before: Volume,
 }
 
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            thread: ThreadNumber::NOBODY,
+            scope: None,
+            slot: NO_SLOT,
+            is_single: false,
+            highest_bytes: 0,
+            highest_requested_bytes: 0,
+            allocated_before: Volume::default(),
+            current_before: Volume::default(),
+        }
+    }
+}
+
 impl Ledger {
     /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
     #[inline(always)]
     pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
-        if self.run.thread != Some(entry.thread) || self.run.scope != owner {
+        if self.run.thread != entry.thread || self.run.scope != owner {
             self.begin_run(entry.thread, owner);
         }
         self.counters.allocated(entry, split);
@@ -61,7 +76,7 @@ impl Ledger {
         owner: Option<ScopeKey>,
         context: Option<ScopeKey>,
     ) {
-        let is_of_run = self.run.thread == Some(entry.thread) && self.run.scope == context && owner == context;
+        let is_of_run = self.run.thread == entry.thread && self.run.scope == context && owner == context;
         if is_of_run && !self.run.is_single {
             if self.counters.all_bytes.current > self.epochs.lowest_peak_bytes {
                 // Ends the run; the free begins another.
@@ -96,7 +111,7 @@ impl Ledger {
         let is_closed = self.scopes.slots.get(slot as usize).is_some_and(|slot| !slot.open);
         let (allocated_before, current_before) = self.counters.volumes();
         self.run = Run {
-            thread: Some(thread),
+            thread,
             scope,
             slot,
             is_single: is_closed || !self.parts.is_empty(),
@@ -120,13 +135,14 @@ impl Ledger {
     /// Ends the run, if one is on: whatever is read afterwards has all that happened in it.
     #[inline]
     pub(super) fn settle(&mut self) {
-        if let Some(thread) = self.run.thread.take() {
-            self.settle_run(thread);
+        if self.run.thread != ThreadNumber::NOBODY {
+            self.settle_run();
         }
     }
 
     #[inline(never)]
-    fn settle_run(&mut self, thread: ThreadNumber) {
+    fn settle_run(&mut self) {
+        let thread = std::mem::replace(&mut self.run.thread, ThreadNumber::NOBODY);
         let Run { slot, highest_bytes, highest_requested_bytes, allocated_before, current_before, .. } = self.run;
         let (allocated, current) = self.counters.volumes();
         let allocated = allocated.less(allocated_before);

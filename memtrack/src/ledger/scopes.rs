@@ -224,7 +224,7 @@ impl Scopes {
     }
 
     /// Removes an open scope, from wherever it stands; the caller has just cut and knows that it is open.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close(
         &mut self,
         key: ScopeKey,

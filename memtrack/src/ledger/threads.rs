@@ -16,6 +16,9 @@ const SHARED: u8 = 63;
 pub(crate) struct ThreadNumber(u8);
 
 impl ThreadNumber {
+    /// No thread's.
+    pub(super) const NOBODY: Self = Self(u8::MAX);
+
     pub(super) fn number(self) -> u8 {
         self.0
     }

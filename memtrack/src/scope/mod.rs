@@ -136,6 +136,11 @@ impl OpenScope {
     /// As [`close`](Self::close) where nobody reads the record.
     #[inline]
     pub(crate) fn close_unread(mut self, outcome: Outcome) {
+        self.end_unread(outcome);
+    }
+
+    #[inline]
+    fn end_unread(&mut self, outcome: Outcome) {
         self.is_open = false;
         context::leave(self.inner.id, self.key);
         let phase = self.inner.ledger().close_scope_unread(self.key, outcome);
@@ -163,7 +168,7 @@ impl OpenScope {
 impl Drop for OpenScope {
     fn drop(&mut self) {
         if self.is_open {
-            self.end(Outcome::Cancelled);
+            self.end_unread(Outcome::Cancelled);
         }
     }
 }
@@ -217,10 +222,6 @@ impl Scope {
 
     /// Ends the scope and says what happened in it.
     pub fn close(mut self, outcome: Outcome) -> ScopeRecord {
-        self.end(outcome)
-    }
-
-    fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.open.end(outcome)
     }
 }
@@ -229,7 +230,7 @@ impl Drop for Scope {
     fn drop(&mut self) {
         if self.open.is_open {
             let panicked = std::thread::panicking() && !self.was_panicking;
-            self.end(if panicked { Outcome::Panic } else { Outcome::Ok });
+            self.open.end_unread(if panicked { Outcome::Panic } else { Outcome::Ok });
         }
     }
 }

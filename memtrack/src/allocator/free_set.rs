@@ -182,6 +182,12 @@ impl FreeSet {
         self.at(position).map(|found| (position, found))
     }
 
+    /// All blocks of at least this size, in order.
+    pub(crate) fn iter_from(&self, size_bytes: u64) -> impl Iterator<Item = FreeBlock> {
+        let first = self.best_fit(size_bytes);
+        std::iter::successors(first, |(position, _)| self.after(*position)).map(|(_, block)| block)
+    }
+
     /// The block before `block` in the order, present or not.
     pub(crate) fn before(&self, block: &FreeBlock) -> Option<FreeBlock> {
         let Position { run, place } = self.position(block.key())?;
@@ -242,6 +248,10 @@ mod tests {
             } else {
                 let expected = model.range((size_bytes, 0)..).next().map(|(_, found)| *found);
                 assert_eq!(set.best_fit(size_bytes).map(|(_, found)| found), expected);
+                if turn % 97 == 0 {
+                    let expected = model.range((size_bytes, 0)..).map(|(_, found)| *found);
+                    assert!(set.iter_from(size_bytes).eq(expected), "in order, without the smaller ones");
+                }
                 let before = model.range(..(size_bytes, address)).next_back().map(|(_, found)| *found);
                 assert_eq!(set.before(&block), before);
                 let after = set.best_fit(size_bytes).and_then(|(position, _)| set.after(position));

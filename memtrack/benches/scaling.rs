@@ -20,28 +20,45 @@ fn main() {
 
 const COUNTS: [usize; 3] = [100, 10_000, 1_000_000];
 
-const TORCH: usize = 0;
-const EXPANDABLE: usize = 1;
-const COMPACT: usize = 2;
+/// Rules as a type, whose name the table shows.
+trait Follows {
+    const RULES: Rules;
+}
+
+struct Torch;
+struct Expandable;
+struct Compact;
+
+impl Follows for Torch {
+    const RULES: Rules = Rules::Torch;
+}
+
+impl Follows for Expandable {
+    const RULES: Rules = Rules::Expandable;
+}
+
+impl Follows for Compact {
+    const RULES: Rules = Rules::Compact;
+}
 
 /// One of so many live blocks is freed, and another allocated in its place.
-#[divan::bench(args = COUNTS, consts = [TORCH, EXPANDABLE, COMPACT], sample_size = 1000)]
-fn churn_among_live<const RULES: usize>(bencher: Bencher<'_, '_>, count: usize) {
-    let mut blocks = Blocks::live(Rules::ALL[RULES], count);
+#[divan::bench(types = [Torch, Expandable, Compact], args = COUNTS, sample_size = 1000)]
+fn churn_among_live<R: Follows>(bencher: Bencher<'_, '_>, count: usize) {
+    let mut blocks = Blocks::live(R::RULES, count);
     bencher.bench_local(|| blocks.replace_one());
 }
 
 /// One of 64 live blocks is freed and another allocated in its place, while so many blocks are cached.
-#[divan::bench(args = COUNTS, consts = [TORCH, EXPANDABLE, COMPACT], sample_size = 1000)]
-fn churn_among_cached<const RULES: usize>(bencher: Bencher<'_, '_>, count: usize) {
-    let mut blocks = Blocks::cached(Rules::ALL[RULES], count);
+#[divan::bench(types = [Torch, Expandable, Compact], args = COUNTS, sample_size = 1000)]
+fn churn_among_cached<R: Follows>(bencher: Bencher<'_, '_>, count: usize) {
+    let mut blocks = Blocks::cached(R::RULES, count);
     bencher.bench_local(|| blocks.replace_one());
 }
 
 /// A block is allocated and freed, while so many blocks are cached.
-#[divan::bench(args = COUNTS, consts = [TORCH, EXPANDABLE, COMPACT], sample_size = 1000)]
-fn pair_among_cached<const RULES: usize>(bencher: Bencher<'_, '_>, count: usize) {
-    let mut blocks = Blocks::cached(Rules::ALL[RULES], count);
+#[divan::bench(types = [Torch, Expandable, Compact], args = COUNTS, sample_size = 1000)]
+fn pair_among_cached<R: Follows>(bencher: Bencher<'_, '_>, count: usize) {
+    let mut blocks = Blocks::cached(R::RULES, count);
     bencher.bench_local(|| blocks.pair());
 }
 

@@ -25,16 +25,6 @@ pub(crate) enum Rules {
 }
 
 impl Rules {
-    pub(crate) const ALL: [Self; 3] = [Self::Torch, Self::Expandable, Self::Compact];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Torch => "torch",
-            Self::Expandable => "expandable",
-            Self::Compact => "compact",
-        }
-    }
-
     /// An allocator that has nothing yet.
     pub(crate) fn allocator(self) -> CachingAllocator {
         let mut config = Config::default();

@@ -65,18 +65,13 @@ pub(crate) struct Block {
     pub(crate) freed_at_search: u64,
     /// What few blocks have, so it costs one word.
     pub(crate) extras: Option<Box<Extras>>,
-    /// Neighbours in the list of free blocks, while it is in one.
-    pub(crate) free_prev: BlockIndex,
-    pub(crate) free_next: BlockIndex,
     /// Neighbours in the segment.
     pub(crate) prev: BlockIndex,
     pub(crate) next: BlockIndex,
     /// The scope whose thread allocated it.
     pub(crate) owner: Option<ScopeKey>,
-    /// The era in which it was last allocated.
-    pub(crate) born: u32,
-    /// Events that must complete before the block is free.
-    pub(crate) event_count: u32,
+    /// What is needed in one state alone.
+    in_state: [u32; 2],
     /// The line it was last allocated at; none before the first time.
     pub(crate) location: Option<&'static Location<'static>>,
     /// How the program got there, if that is recorded.
@@ -98,13 +93,10 @@ impl Block {
             requested_bytes: 0,
             freed_at_search: 0,
             extras: None,
-            free_prev: NO_BLOCK,
-            free_next: NO_BLOCK,
             prev: NO_BLOCK,
             next: NO_BLOCK,
             owner: None,
-            born: 0,
-            event_count: 0,
+            in_state: [NO_BLOCK; 2],
             location: None,
             stack: StackId::NONE,
             segment_stack: StackId::NONE,
@@ -112,6 +104,37 @@ impl Block {
             pool,
             state: BlockState::Free,
         }
+    }
+
+    /// Of a block that the program holds: the era in which it was allocated.
+    #[inline]
+    pub(crate) fn born(&self) -> u32 {
+        self.in_state[0]
+    }
+
+    #[inline]
+    pub(crate) fn set_born(&mut self, era: u32) {
+        self.in_state[0] = era;
+    }
+
+    /// Of a pending block: the events that must complete before it is free.
+    pub(crate) fn event_count(&self) -> u32 {
+        self.in_state[1]
+    }
+
+    pub(crate) fn set_event_count(&mut self, count: u32) {
+        self.in_state[1] = count;
+    }
+
+    /// Of a free block: its neighbours in a list of free blocks.
+    #[inline(always)]
+    pub(super) fn free_neighbours(&self) -> [BlockIndex; 2] {
+        self.in_state
+    }
+
+    #[inline(always)]
+    pub(super) fn free_neighbours_mut(&mut self) -> &mut [BlockIndex; 2] {
+        &mut self.in_state
     }
 
     /// The block was handed out by `allocator`; its owner may be observed.
@@ -173,10 +196,20 @@ impl BlockTable {
             None => {
                 // A table of 2^32 blocks would need more host memory than a machine has before it needs the index.
                 let index = self.blocks.len() as BlockIndex;
+                if self.blocks.len() == self.blocks.capacity() {
+                    self.grow();
+                }
                 self.blocks.push(block);
                 index
             }
         }
+    }
+
+    /// Makes room by a sixteenth: doubled, a table of a million blocks could take twice what they need.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.blocks.reserve_exact((self.blocks.len() / 16).max(64));
     }
 
     pub(crate) fn remove(&mut self, index: BlockIndex) {

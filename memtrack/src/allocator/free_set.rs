@@ -52,6 +52,9 @@ const UNIT_SHIFT: u32 = 9;
 /// The bin of the largest size is below it.
 const BIN_LIMIT: usize = ((u64::BITS - UNIT_SHIFT - PARTS_SHIFT + 1) << PARTS_SHIFT) as usize;
 const WORD_COUNT: usize = BIN_LIMIT.div_ceil(u64::BITS as usize);
+/// The neighbours in a list.
+const PREV: usize = 0;
+const NEXT: usize = 1;
 /// A list is no longer: each look at it is a record that may be in no cache.
 const LIST_LEN: u32 = 16;
 
@@ -100,7 +103,7 @@ impl FreeSet {
     pub(super) fn insert(&mut self, blocks: &mut [Block], index: BlockIndex) {
         let block = &mut blocks[index as usize];
         let at = bin_of(block.size_bytes);
-        (block.free_prev, block.free_next) = (NO_BLOCK, NO_BLOCK);
+        *block.free_neighbours_mut() = [NO_BLOCK; 2];
         match self.bins.get_mut(at) {
             Some(bin) if bin.count == 0 => {
                 (bin.head, bin.count) = (index, 1);
@@ -127,13 +130,13 @@ impl FreeSet {
             bin.remove_of_many(blocks, index);
             return;
         }
-        let (prev, next) = (blocks[index as usize].free_prev, blocks[index as usize].free_next);
+        let [prev, next] = blocks[index as usize].free_neighbours();
         bin.count -= 1;
         if next != NO_BLOCK {
-            blocks[next as usize].free_prev = prev;
+            blocks[next as usize].free_neighbours_mut()[PREV] = prev;
         }
         if prev != NO_BLOCK {
-            blocks[prev as usize].free_next = next;
+            blocks[prev as usize].free_neighbours_mut()[NEXT] = next;
             return;
         }
         bin.head = next;
@@ -171,7 +174,7 @@ impl FreeSet {
     pub(super) fn after(&self, blocks: &BlockTable, index: BlockIndex) -> Option<BlockIndex> {
         let at = bin_of(blocks[index].size_bytes);
         let in_bin = match &self.bins.get(at)?.many {
-            None => Some(blocks[index].free_next).filter(|next| *next != NO_BLOCK),
+            None => Some(blocks[index].free_neighbours()[NEXT]).filter(|next| *next != NO_BLOCK),
             Some(many) => many.after(&blocks.free_block(index)).map(|found| found.index),
         };
         in_bin.or_else(|| self.first_from(at + 1))
@@ -194,9 +197,13 @@ impl FreeSet {
         earlier.iter().rev().find_map(|bin| bin.last_below(blocks, Key::MAX))
     }
 
-    /// All in order; each takes the time of a step in a list, or of a search where there are many of its size.
-    pub(super) fn iter<'a>(&'a self, blocks: &'a BlockTable) -> impl Iterator<Item = FreeBlock> + 'a {
-        let mut next = self.first_from(0);
+    /// All of at least this size, in order; each takes the time of a step in a list, or of a search where there are many of its size.
+    pub(super) fn iter_from<'a>(
+        &'a self,
+        blocks: &'a BlockTable,
+        size_bytes: u64,
+    ) -> impl Iterator<Item = FreeBlock> + 'a {
+        let mut next = self.best_fit(blocks, size_bytes);
         std::iter::from_fn(move || {
             let index = next?;
             next = self.after(blocks, index);
@@ -219,25 +226,25 @@ impl Bin {
         }
         let (mut prev, mut next) = (NO_BLOCK, self.head);
         while next != NO_BLOCK && blocks[next as usize].as_free(next).key() < block.key() {
-            (prev, next) = (next, blocks[next as usize].free_next);
+            (prev, next) = (next, blocks[next as usize].free_neighbours()[NEXT]);
         }
         self.link(blocks, prev, index);
         self.link_next(blocks, index, next);
     }
 
     fn link(&mut self, blocks: &mut [Block], prev: BlockIndex, index: BlockIndex) {
-        blocks[index as usize].free_prev = prev;
+        blocks[index as usize].free_neighbours_mut()[PREV] = prev;
         if prev == NO_BLOCK {
             self.head = index;
         } else {
-            blocks[prev as usize].free_next = index;
+            blocks[prev as usize].free_neighbours_mut()[NEXT] = index;
         }
     }
 
     fn link_next(&mut self, blocks: &mut [Block], index: BlockIndex, next: BlockIndex) {
-        blocks[index as usize].free_next = next;
+        blocks[index as usize].free_neighbours_mut()[NEXT] = next;
         if next != NO_BLOCK {
-            blocks[next as usize].free_prev = index;
+            blocks[next as usize].free_neighbours_mut()[PREV] = index;
         }
     }
 
@@ -248,7 +255,7 @@ impl Bin {
         let mut at = std::mem::replace(&mut self.head, NO_BLOCK);
         while at != NO_BLOCK {
             many.insert(blocks[at as usize].as_free(at));
-            at = blocks[at as usize].free_next;
+            at = blocks[at as usize].free_neighbours()[NEXT];
         }
         self.many = Some(many);
     }
@@ -267,7 +274,7 @@ impl Bin {
         let mut prev = NO_BLOCK;
         for FreeBlock { index, .. } in few.iter().flat_map(|few| few.iter()) {
             self.link(blocks, prev, index);
-            blocks[index as usize].free_next = NO_BLOCK;
+            blocks[index as usize].free_neighbours_mut()[NEXT] = NO_BLOCK;
             prev = index;
         }
     }
@@ -279,7 +286,7 @@ impl Bin {
         }
         let mut at = self.head;
         while at != NO_BLOCK && blocks[at].size_bytes < size_bytes {
-            at = blocks[at].free_next;
+            at = blocks[at].free_neighbours()[NEXT];
         }
         (at != NO_BLOCK).then_some(at)
     }
@@ -300,7 +307,7 @@ impl Bin {
         let mut at = self.head;
         while at != NO_BLOCK && blocks.free_block(at).key() < limit {
             last = Some(blocks.free_block(at));
-            at = blocks[at].free_next;
+            at = blocks[at].free_neighbours()[NEXT];
         }
         last
     }
@@ -358,7 +365,7 @@ mod tests {
         }
 
         fn check(&self) {
-            let blocks: Vec<FreeBlock> = self.set.iter(&self.blocks).collect();
+            let blocks: Vec<FreeBlock> = self.set.iter_from(&self.blocks, 0).collect();
             assert!(blocks.iter().map(|block| block.index).eq(self.model.values().copied()), "in order");
             let mut counts = vec![0; self.set.bins.len()];
             blocks.iter().for_each(|block| counts[bin_of(block.size_bytes)] += 1);
@@ -394,6 +401,8 @@ mod tests {
             were_many |= both.set.bins.iter().any(|bin| bin.many.is_some());
             if turn % 97 == 0 {
                 both.check();
+                let expected = both.model.range((size_bytes, 0)..).map(|(_, index)| *index);
+                assert!(both.set.iter_from(&both.blocks, size_bytes).map(|block| block.index).eq(expected));
             }
         }
         assert!(were_many, "a bin of many");

@@ -55,8 +55,8 @@ impl Inner {
                     let (BlockState::Allocated, Some(location)) = (block.state, block.location) else { continue };
                     let (phase, scope) = ledger.origin(block.owner);
                     let scope_address = scope.map(std::ptr::from_ref);
-                    let key = (std::ptr::from_ref(location), scope_address, std::ptr::from_ref(phase), block.born);
-                    let (requested_bytes, size_bytes, born) = (0, 0, block.born);
+                    let key = (std::ptr::from_ref(location), scope_address, std::ptr::from_ref(phase), block.born());
+                    let (requested_bytes, size_bytes, born) = (0, 0, block.born());
                     let empty =
                         LiveOrigin { block_count: 0, requested_bytes, size_bytes, location, phase, scope, born };
                     let origin = origins.entry(key).or_insert(empty);

@@ -59,7 +59,12 @@ impl StreamPools {
 
     /// The free blocks of a pool in search order.
     pub(crate) fn free_blocks(&self, pool: PoolKind) -> impl Iterator<Item = FreeBlock> {
-        self.free[pool as usize].iter(&self.blocks)
+        self.free_blocks_from(pool, 0)
+    }
+
+    /// As [`free_blocks`](Self::free_blocks), of at least this size: smaller ones cost nothing.
+    pub(crate) fn free_blocks_from(&self, pool: PoolKind, size_bytes: u64) -> impl Iterator<Item = FreeBlock> {
+        self.free[pool as usize].iter_from(&self.blocks, size_bytes)
     }
 
     /// The last free block before this size and address in search order.

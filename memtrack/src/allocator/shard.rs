@@ -121,7 +121,7 @@ impl Shard {
         let entry = pools.entry(index);
         let block = &mut pools.blocks[index];
         block.owner = context;
-        block.born = inner.era.load(Ordering::Relaxed);
+        block.set_born(inner.era.load(Ordering::Relaxed));
         block.location = Some(origin.location);
         block.stack = origin.stack;
         if observer::any_observer() {
@@ -179,7 +179,7 @@ impl Shard {
         block.state = BlockState::PendingFree;
         inner.ledger().free_requested(&entry, owner, context);
         let Some((streams, announced)) = inner.pending.announce(&this, index, uses) else { return };
-        block.event_count = streams.len() as u32;
+        block.set_event_count(streams.len() as u32);
         drop(pools);
         inner.pending.defer(inner, &this, index, &streams, announced);
         inner.pending.report_lost(inner);
@@ -187,7 +187,7 @@ impl Shard {
 
     /// A pending block is to wait for so many events.
     pub(super) fn expect_events(&self, index: BlockIndex, event_count: u32) {
-        self.pools().blocks[index].event_count = event_count;
+        self.pools().blocks[index].set_event_count(event_count);
     }
 
     /// One of the streams that used a pending block is done with it.
@@ -195,8 +195,9 @@ impl Shard {
         let inner = &self.inner;
         let mut pools = self.pools();
         let block = &mut pools.blocks[index];
-        block.event_count = block.event_count.saturating_sub(1);
-        if block.event_count > 0 {
+        let left_count = block.event_count().saturating_sub(1);
+        block.set_event_count(left_count);
+        if left_count > 0 {
             return;
         }
         inner.history.record([self.event(TraceAction::FreeCompleted, block)]);
@@ -258,7 +259,7 @@ pub(crate) struct Lease {
     grant: Grant,
 }
 
-// What a live block costs the host, its record in the table and the program's hold on it: 112 bytes, 120 with recorded stacks.
+// What a live block costs the host, its record in the table and the program's hold on it: 104 bytes, 112 with recorded stacks.
 const _: () = assert!(size_of::<Block>() + size_of::<Lease>() < 128);
 
 impl Lease {

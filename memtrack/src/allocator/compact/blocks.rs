@@ -17,9 +17,10 @@ impl StreamPools {
         self.add_expandable(pool, ExpandableSegment::new(address, bytes, PAGE_BYTES));
     }
 
-    /// The free block that an address lies in.
-    pub(super) fn free_containing(&self, pool: PoolKind, address: u64) -> Option<FreeBlock> {
-        self.free_blocks(pool).find(|free| free.address <= address && address - free.address < free.size_bytes)
+    /// The free block of at least this size that an address lies in. Smaller ones are not looked at, of which there may be many.
+    fn free_containing(&self, pool: PoolKind, address: u64, size_bytes: u64) -> Option<FreeBlock> {
+        let contains = |free: &FreeBlock| free.address <= address && address - free.address < free.size_bytes;
+        self.free_blocks_from(pool, size_bytes).find(contains)
     }
 
     /// Enters that slots within a hole have pages now: they are a free block, merged with its free neighbours.
@@ -48,12 +49,17 @@ impl StreamPools {
     /// Enters that slots within a free block lost their pages: they are a hole. Returns when the block was freed, `None` if there is no such
     /// block.
     pub(super) fn enter_hole(&mut self, pool: PoolKind, slots: &Range<u64>) -> Option<u64> {
-        let free = self.free_containing(pool, slots.start)?;
+        let free = self.free_containing(pool, slots.start, slots.end - slots.start)?;
+        self.enter_hole_in(&free, slots)
+    }
+
+    /// As [`enter_hole`](Self::enter_hole), for slots within this free block.
+    pub(super) fn enter_hole_in(&mut self, free: &FreeBlock, slots: &Range<u64>) -> Option<u64> {
         debug_assert!(slots.end <= free.address + free.size_bytes, "the slots lie within one free block");
         let Block { freed_at_search, segment, .. } = self.blocks[free.index];
         let pages = self.segments.get(segment)?.pages_for(slots.start, slots.end - slots.start);
         // What is left of it is as old as it was.
-        self.enter_unmapped(&free, &pages, freed_at_search);
+        self.enter_unmapped(free, &pages, freed_at_search);
         Some(freed_at_search)
     }
 
@@ -64,7 +70,7 @@ impl StreamPools {
         start: u64,
         request: &SizedRequest,
     ) -> Option<(BlockIndex, SplitChange)> {
-        let free = self.free_containing(pool, start)?;
+        let free = self.free_containing(pool, start, request.size_bytes)?;
         let before_bytes = start - free.address;
         if free.size_bytes - before_bytes < request.size_bytes {
             return None;

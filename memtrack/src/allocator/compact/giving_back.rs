@@ -30,7 +30,7 @@ impl Inner {
         let free: Vec<FreeBlock> = pools.free_blocks(pool).filter(has_pages).collect();
         self.take_old_mappings(growth, shard.stream, pools, pool, &free)?;
         for free in free {
-            self.give_back_block(growth, shard.stream, pools, pool, &free)?;
+            self.give_back_block(growth, shard.stream, pools, &free)?;
         }
         let holes: Vec<BlockIndex> = pools.unmapped(pool).values().copied().collect();
         for hole in holes {
@@ -81,7 +81,6 @@ impl Inner {
         growth: &mut Growth,
         stream: Stream,
         pools: &mut StreamPools,
-        pool: PoolKind,
         free: &FreeBlock,
     ) -> Result<(), DeviceError> {
         let mut slots = whole_slots(free.address, free.size_bytes);
@@ -98,7 +97,7 @@ impl Inner {
         if slots.is_empty() {
             return outcome;
         }
-        pools.enter_hole(pool, &slots);
+        pools.enter_hole_in(free, &slots);
         growth.compact.stats.released_page_count += slot_count(&slots) as u64;
         self.record_segment(growth, TraceAction::SegmentUnmap, slots.start, slots.end - slots.start, stream);
         growth.reserved_bytes -= slots.end - slots.start;

@@ -70,48 +70,58 @@ impl StreamPools {
         index != NO_BLOCK && matches!(self.blocks[index].state, BlockState::Free | BlockState::Unmapped)
     }
 
-    /// The runs of neighbouring free blocks and holes that have a hole.
-    fn open_runs(&self, pool: PoolKind) -> Vec<Vec<Stretch>> {
-        let mut runs: Vec<Vec<Stretch>> = Vec::new();
+    /// The runs of neighbouring free blocks and holes that have a hole, of at least this size together.
+    fn open_runs(&self, pool: PoolKind, size_bytes: u64) -> Vec<Vec<Stretch>> {
+        let mut runs = Vec::new();
+        // Holes come by address, and those up to here are of runs that were looked at.
+        let mut known_until = 0;
         for &hole in self.unmapped(pool).values() {
-            let address = self.blocks[hole].address;
-            let is_known = |run: &Vec<Stretch>| {
-                let ends = run.first().zip(run.last());
-                ends.is_some_and(|(first, last)| (first.address..last.end).contains(&address))
-            };
-            if runs.last().is_some_and(is_known) {
+            if self.blocks[hole].address < known_until {
                 continue;
             }
-            let mut at = hole;
-            while self.is_open(self.blocks[at].prev) {
-                at = self.blocks[at].prev;
+            let mut first = hole;
+            while self.is_open(self.blocks[first].prev) {
+                first = self.blocks[first].prev;
             }
-            let mut run = Vec::new();
+            let from = self.blocks[first].address;
+            let mut at = first;
             while self.is_open(at) {
                 let block = &self.blocks[at];
-                run.push(Stretch {
-                    address: block.address,
-                    end: block.address + block.size_bytes,
-                    is_hole: block.state == BlockState::Unmapped,
-                    is_last: block.next == NO_BLOCK,
-                });
+                known_until = block.address + block.size_bytes;
                 at = block.next;
             }
-            runs.push(run);
+            // Nothing is noted of the many that are too small.
+            if known_until - from >= size_bytes {
+                runs.push(self.stretches_from(first));
+            }
         }
         runs
+    }
+
+    /// The free blocks and holes from this one on, up to one that is neither.
+    fn stretches_from(&self, first: BlockIndex) -> Vec<Stretch> {
+        let mut at = first;
+        let mut run = Vec::new();
+        while self.is_open(at) {
+            let block = &self.blocks[at];
+            run.push(Stretch {
+                address: block.address,
+                end: block.address + block.size_bytes,
+                is_hole: block.state == BlockState::Unmapped,
+                is_last: block.next == NO_BLOCK,
+            });
+            at = block.next;
+        }
+        run
     }
 
     /// Where a block of this size could be made: beginning at a free block or a hole, or ending where one ends.
     pub(super) fn places(&self, pool: PoolKind, size_bytes: u64) -> Vec<Place> {
         let mut places = Vec::new();
-        for run in self.open_runs(pool) {
+        for run in self.open_runs(pool, size_bytes) {
             let Some((from, to)) = run.first().zip(run.last()).map(|(first, last)| (first.address, last.end)) else {
                 continue;
             };
-            if to - from < size_bytes {
-                continue;
-            }
             let mut starts: Vec<u64> = Vec::new();
             for stretch in &run {
                 if to - stretch.address >= size_bytes {

@@ -44,7 +44,8 @@ impl Spares {
         let mut stretches = Vec::new();
         for (stream, pools) in pools {
             for pool in [PoolKind::Small, PoolKind::Large] {
-                for free in pools.free_blocks(pool) {
+                // A smaller block has no whole page.
+                for free in pools.free_blocks_from(pool, PAGE_BYTES) {
                     if whole_slots(free.address, free.size_bytes).is_empty() {
                         continue;
                     }

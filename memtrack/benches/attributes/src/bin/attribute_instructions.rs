@@ -12,10 +12,10 @@ use memtrack_attribute_bench::counting::Counting;
 use memtrack_attribute_bench::state::{STATES, State};
 use memtrack_attribute_bench::subjects::{self, Form, INSTRUMENT_AND_RECORD, Library, PLAIN, Subject};
 use memtrack_attribute_bench::table::markdown;
+use memtrack_instructions::callgrind;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
-use std::{env, fs, process};
+use std::env;
+use std::process::ExitCode;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -42,21 +42,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where valgrind begins to count anew: see `--dump-before` below.
-#[inline(never)]
-fn begin_to_count_anew() {
-    std::hint::black_box(());
-}
-
 /// One process's part: calls the subjects, with a mark before and after each.
 fn in_state(state: &str) -> Result<(), Failure> {
     let state = STATES.into_iter().find(|known| known.name() == state).ok_or("no such state")?;
     let _entered = state.enter(false)?;
     for subject in counted(state) {
         (subject.call)(WARMING_CALLS);
-        begin_to_count_anew();
-        (subject.call)(COUNTED_CALLS);
-        begin_to_count_anew();
+        callgrind::counted(|| (subject.call)(COUNTED_CALLS));
     }
     Ok(())
 }
@@ -73,16 +65,10 @@ fn counted(state: State) -> impl Iterator<Item = &'static Subject> {
 type Counts = BTreeMap<String, u64>;
 
 fn all_states(check: bool) -> Result<(), Failure> {
-    let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !found.is_ok_and(|status| status.success()) {
-        println!("skipped: valgrind is not there");
+    if !callgrind::is_there() {
         return Ok(());
     }
-    let folder = env::temp_dir().join(format!("attribute-instructions-{}", process::id()));
-    fs::create_dir_all(&folder)?;
-    let counted: Result<Vec<Counts>, Failure> = STATES.iter().map(|state| count(*state, &folder)).collect();
-    fs::remove_dir_all(&folder)?;
-    let counts = counted?;
+    let counts: Vec<Counts> = STATES.iter().map(|state| count(*state)).collect::<Result<_, _>>()?;
     print!("{}", table(&counts));
     let exceeded: Vec<String> = limits(&counts).filter_map(|limit| limit.exceeded()).collect();
     for line in &exceeded {
@@ -92,26 +78,9 @@ fn all_states(check: bool) -> Result<(), Failure> {
 }
 
 /// Runs this program in a state under valgrind.
-fn count(state: State, folder: &Path) -> Result<Counts, Failure> {
-    let out = folder.join(state.name().replace([' ', ','], "-"));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--dump-before=*begin_to_count_anew*"])
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(env::current_exe()?)
-        .args(["in-state", state.name()])
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("in state {}: {}", state.name(), String::from_utf8_lossy(&output.stderr)).into());
-    }
-    // The first dump holds what came before the first mark, the second one the first subject's calls, and so on.
-    let dumps = (2..).step_by(2);
-    let counts = counted(state).zip(dumps).map(|(subject, dump)| {
-        let path = format!("{}.{dump}", out.display());
-        let text = fs::read_to_string(&path)?;
-        let total = text.lines().find_map(|line| line.strip_prefix("totals: ")).ok_or("valgrind wrote no totals")?;
-        Ok((subject.title(), total.trim().parse::<u64>()? / COUNTED_CALLS))
-    });
-    counts.collect()
+fn count(state: State) -> Result<Counts, Failure> {
+    let counts = callgrind::count(&["in-state", state.name()])?;
+    Ok(counted(state).zip(counts).map(|(subject, count)| (subject.title(), count / COUNTED_CALLS)).collect())
 }
 
 fn table(counts: &[Counts]) -> String {

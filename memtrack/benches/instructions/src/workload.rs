@@ -1,0 +1,134 @@
+//! What the benchmark of times and the count of instructions do to an allocator; the same steps in every run.
+//!
+//! The device is simulated and larger than any there is, so that a million blocks of ordinary sizes fit.
+
+use std::sync::Arc;
+
+use memtrack::device::Simulated;
+use memtrack::{AllocationError, Buffer, CachingAllocator, Config, Policy};
+
+/// Enough for 2,000,000 blocks of the mixture, 1.7 MB on average.
+const DEVICE_BYTES: u64 = 1 << 44;
+/// From 512 B to 16 MiB.
+const DOUBLINGS: usize = 15;
+/// How often each live block is replaced before anything is measured.
+const WARMING_ROUNDS: usize = 4;
+/// Blocks that a churn among cached ones holds.
+const FEW: usize = 64;
+
+/// Which rules the allocator follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rules {
+    Torch,
+    Expandable,
+    Compact,
+}
+
+impl Rules {
+    /// An allocator that has nothing yet.
+    pub(crate) fn allocator(self) -> CachingAllocator {
+        let mut config = Config::default();
+        match self {
+            Self::Torch => {}
+            Self::Expandable => config.expandable_segments = true,
+            Self::Compact => config.policy = Policy::Compact,
+        }
+        let device = Arc::new(Simulated::with_capacity(DEVICE_BYTES));
+        match CachingAllocator::with_config(device, config) {
+            Ok(allocator) => allocator,
+            Err(invalid) => panic!("{invalid}"),
+        }
+    }
+}
+
+/// Xorshift, so that every run sees the same sizes.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 32) as usize % limit
+    }
+
+    /// Each power of two as likely as the next.
+    fn size_bytes(&mut self) -> usize {
+        let low = 512 << self.below(DOUBLINGS);
+        low + self.below(low)
+    }
+}
+
+/// Blocks that the program holds, and others that are cached.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    allocator: CachingAllocator,
+    random: Random,
+    live: Vec<Option<Buffer<u8>>>,
+    /// Between the cached blocks, so that these do not merge.
+    _between: Vec<Buffer<u8>>,
+}
+
+fn allocate(allocator: &CachingAllocator, bytes: usize) -> Buffer<u8> {
+    let allocated: Result<_, AllocationError> = Buffer::uninit(allocator, bytes);
+    match allocated {
+        Ok(buffer) => buffer,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl Blocks {
+    /// So many live blocks, each replaced by others since, and what that left in the cache.
+    pub(crate) fn live(rules: Rules, count: usize) -> Self {
+        let (allocator, random) = (rules.allocator(), Random::new());
+        let mut blocks = Self { allocator, random, live: Vec::new(), _between: Vec::new() };
+        blocks.fill(count);
+        blocks
+    }
+
+    /// Few live blocks, and so many cached ones.
+    pub(crate) fn cached(rules: Rules, count: usize) -> Self {
+        let (allocator, mut random) = (rules.allocator(), Random::new());
+        let all: Vec<Buffer<u8>> = (0..2 * count).map(|_| allocate(&allocator, random.size_bytes())).collect();
+        let mut is_kept = false;
+        let mut between = Vec::with_capacity(count);
+        for buffer in all {
+            is_kept = !is_kept;
+            if is_kept {
+                between.push(buffer);
+            }
+        }
+        let mut blocks = Self { allocator, random, live: Vec::new(), _between: between };
+        blocks.fill(FEW);
+        blocks
+    }
+
+    fn fill(&mut self, count: usize) {
+        self.live.resize_with(count, || None);
+        for at in 0..count {
+            self.live[at] = Some(allocate(&self.allocator, self.random.size_bytes()));
+        }
+        (0..WARMING_ROUNDS * count).for_each(|_| self.replace_one());
+    }
+
+    /// Frees a live block and allocates one of another size in its place.
+    pub(crate) fn replace_one(&mut self) {
+        let at = self.random.below(self.live.len());
+        self.live[at] = None;
+        self.live[at] = Some(allocate(&self.allocator, self.random.size_bytes()));
+    }
+
+    /// Allocates a block and frees it.
+    pub(crate) fn pair(&mut self) {
+        drop(std::hint::black_box(allocate(&self.allocator, self.random.size_bytes())));
+    }
+}

@@ -71,7 +71,7 @@ pub(crate) struct Block {
     /// The scope whose thread allocated it.
     pub(crate) owner: Option<ScopeKey>,
     /// What is needed in one state alone.
-    in_state: [u32; 2],
+    pub(super) in_state: [u32; 2],
     /// The line it was last allocated at; none before the first time.
     pub(crate) location: Option<&'static Location<'static>>,
     /// How the program got there, if that is recorded.

@@ -49,27 +49,24 @@ fn measure(mut hold: impl FnMut(usize)) -> PerBlock {
 }
 
 #[test]
-fn a_live_buffer_costs_the_host_less_than_128_bytes_among_a_million() {
+fn a_live_buffer_costs_the_host_less_than_128_bytes_at_any_number_up_to_a_million() {
     for (name, allocator) in allocators() {
         let mut buffers: Vec<Buffer<u8>> = Vec::with_capacity(LIVE_COUNT);
         let per_block = measure(|bytes| buffers.push(Buffer::uninit(&allocator, bytes).unwrap()));
         let handle_bytes = size_of::<Buffer<u8>>();
         println!("{name}: {per_block:?}, and {handle_bytes} for the buffer");
-        assert!(per_block.at_end_bytes + (handle_bytes as f64) < 128.0, "{name}: {per_block:?}");
-        // The table of blocks doubles, so that half of it may be empty: room for two records of 88 bytes.
-        assert!(per_block.most_bytes < 184.0, "{name}: {per_block:?}");
+        assert!(per_block.most_bytes + (handle_bytes as f64) < 128.0, "{name}: {per_block:?}");
     }
 }
 
 /// More than a buffer: the program's hold is in a hash table, which is between seven sixteenths and seven eighths full.
 #[test]
-fn a_live_block_held_by_its_address_costs_the_host_less_than_170_bytes_among_a_million() {
+fn a_live_block_held_by_its_address_costs_the_host_less_than_175_bytes_at_any_number_up_to_a_million() {
     for (name, allocator) in allocators() {
         let per_block = measure(|bytes| {
             allocator.allocate_raw(bytes as u64, Stream::DEFAULT).unwrap();
         });
         println!("{name}: {per_block:?}");
-        assert!(per_block.at_end_bytes < 170.0, "{name}: {per_block:?}");
-        assert!(per_block.most_bytes < 260.0, "{name}: {per_block:?}");
+        assert!(per_block.most_bytes < 175.0, "{name}: {per_block:?}");
     }
 }

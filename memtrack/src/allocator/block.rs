@@ -205,11 +205,11 @@ impl BlockTable {
         }
     }
 
-    /// Makes room by a sixteenth: doubled, a table of a million blocks could take twice what they need.
+    /// Makes room by a twenty-fourth: doubled, a table of a million blocks could take twice what they need.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        self.blocks.reserve_exact((self.blocks.len() / 16).max(64));
+        self.blocks.reserve_exact((self.blocks.len() / 24).max(64));
     }
 
     pub(crate) fn remove(&mut self, index: BlockIndex) {

@@ -49,6 +49,7 @@ use self::phases::Phases;
 use self::run::Run;
 use self::scopes::Scopes;
 use self::slot::Totals;
+use self::threads::ThreadSet;
 use crate::stats::{MemoryStats, PoolKind};
 
 /// The net change of the inactive split counters in one event.
@@ -146,7 +147,7 @@ impl Ledger {
         let owner = self.scopes.resolve(owner);
         let origin = self.change_held(owner, Amount { bytes: size_bytes.wrapping_neg(), count: -1 });
         self.matrix.freed(origin, phase, Amount { bytes: size_bytes, count: 1 });
-        self.scopes.active(thread, context);
+        self.scopes.active(ThreadSet::of(thread), context);
         if !self.parts.is_empty() {
             self.lower_sums(owner, size_bytes, requested_bytes);
         }

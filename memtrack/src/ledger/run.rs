@@ -1,12 +1,12 @@
-//! Runs: events in a row of one thread in one scope, which are entered into the books of scopes and phases as one.
+//! Runs: events in a row in one scope, of whatever threads, which are entered into the books of scopes and phases as one.
 //!
-//! Most events follow another of the same thread in the same scope. Of such a *run* only the counters are kept up, and how high the
+//! Most events follow another of the same scope. Of such a *run* only the counters are kept up, and how high the
 //! live bytes were; all else that an event moves (the scope, each scope around it, its phase, the matrix, who holds what) moves by
 //! sums, which are the counters' rise since the run began. So an event costs the same in any number of scopes.
 //!
 //! **Why it is exact.** Within a run nothing but the run's own allocations and frees happens, the frees of blocks that its scope
 //! itself owns. The live bytes of a scope around then move as those of the device do, so the highest point of the run is the same moment
-//! for all of them. A run ends (is *settled*) before anything else is read or changed: an event of another thread or scope, a free
+//! for all of them. A run ends (is *settled*) before anything else is read or changed: an event of another scope, a free
 //! of another's block, a scope that opens or closes, a peak that an epoch notes. [`SharedLedger::lock`](super::SharedLedger::lock)
 //! settles, so that whoever takes the books sees no run.
 
@@ -14,15 +14,18 @@ use super::counters::Volume;
 use super::matrix::Amount;
 use super::phases::OTHER_PHASE;
 use super::slot::{NO_SLOT, ScopeKey};
-use super::threads::ThreadNumber;
+use super::threads::ThreadSet;
 use super::{BlockEntry, Ledger, SplitChange};
+
+/// In place of a scope; no scope has it, since places do not go so far.
+const NO_RUN: u64 = u64::MAX;
 
 /// The run that is on.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Whose it is; nobody's when no run is on.
-    thread: ThreadNumber,
-    scope: Option<ScopeKey>,
+    /// Its scope as one number; [`NO_RUN`] when no run is on.
+    scope: u64,
+    threads: ThreadSet,
     /// The scope's place.
     slot: u32,
     /// Each event is a run of its own.
@@ -39,8 +42,8 @@ pub(super) struct Run {
 impl Default for Run {
     fn default() -> Self {
         Self {
-            thread: ThreadNumber::NOBODY,
-            scope: None,
+            scope: NO_RUN,
+            threads: ThreadSet::default(),
             slot: NO_SLOT,
             is_single: false,
             highest_bytes: 0,
@@ -55,11 +58,12 @@ impl Ledger {
     /// A block was handed out to a thread in the scope `owner`, which is to be named again at the free.
     #[inline(always)]
     pub(crate) fn allocated(&mut self, entry: &BlockEntry, split: SplitChange, owner: Option<ScopeKey>) {
-        if self.run.thread != entry.thread || self.run.scope != owner {
-            self.begin_run(entry.thread, owner);
+        if self.run.scope != ScopeKey::to_word(owner) {
+            self.begin_run(owner);
         }
         self.counters.allocated(entry, split);
         let run = &mut self.run;
+        run.threads.insert(entry.thread);
         run.highest_bytes = run.highest_bytes.max(self.counters.all_bytes.current);
         run.highest_requested_bytes = run.highest_requested_bytes.max(self.counters.all_requested.current);
         if run.is_single {
@@ -76,13 +80,14 @@ impl Ledger {
         owner: Option<ScopeKey>,
         context: Option<ScopeKey>,
     ) {
-        let is_of_run = self.run.thread == entry.thread && self.run.scope == context && owner == context;
+        let is_of_run = self.run.scope == ScopeKey::to_word(context) && owner == context;
         if is_of_run && !self.run.is_single {
             if self.counters.all_bytes.current > self.epochs.lowest_peak_bytes {
                 // Ends the run; the free begins another.
                 self.settle_peaks();
-                self.begin_run(entry.thread, context);
+                self.begin_run(context);
             }
+            self.run.threads.insert(entry.thread);
             self.counters.freed(entry, split);
         } else {
             self.freed_elsewhere(entry, split, owner, context);
@@ -104,15 +109,15 @@ impl Ledger {
     }
 
     #[inline(never)]
-    fn begin_run(&mut self, thread: ThreadNumber, scope: Option<ScopeKey>) {
+    fn begin_run(&mut self, scope: Option<ScopeKey>) {
         self.settle();
         let slot = self.scopes.resolve(scope);
         // The last block of a closed scope takes the scope's record with it, and a scope of several devices sees each event.
         let is_closed = self.scopes.slots.get(slot as usize).is_some_and(|slot| !slot.open);
         let (allocated_before, current_before) = self.counters.volumes();
         self.run = Run {
-            thread,
-            scope,
+            scope: ScopeKey::to_word(scope),
+            threads: ThreadSet::default(),
             slot,
             is_single: is_closed || !self.parts.is_empty(),
             highest_bytes: i64::MIN,
@@ -135,15 +140,16 @@ impl Ledger {
     /// Ends the run, if one is on: whatever is read afterwards has all that happened in it.
     #[inline]
     pub(super) fn settle(&mut self) {
-        if self.run.thread != ThreadNumber::NOBODY {
+        if self.run.scope != NO_RUN {
             self.settle_run();
         }
     }
 
     #[inline(never)]
     fn settle_run(&mut self) {
-        let thread = std::mem::replace(&mut self.run.thread, ThreadNumber::NOBODY);
-        let Run { slot, highest_bytes, highest_requested_bytes, allocated_before, current_before, .. } = self.run;
+        self.run.scope = NO_RUN;
+        let Run { threads, slot, highest_bytes, highest_requested_bytes, allocated_before, current_before, .. } =
+            self.run;
         let (allocated, current) = self.counters.volumes();
         let allocated = allocated.less(allocated_before);
         let freed = allocated.less(current.less(current_before));
@@ -165,7 +171,7 @@ impl Ledger {
                 self.epochs.raise_other(highest_bytes);
             }
         }
-        self.scopes.active(thread, slot);
+        self.scopes.active(threads, slot);
         let risen_bytes = highest_requested_bytes.wrapping_sub(current_before.requested_bytes);
         let is_call = self.scopes.moved_in_run(slot, &allocated, &freed, risen_bytes);
         if !is_call && allocated.count > 0 {

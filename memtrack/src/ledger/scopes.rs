@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 use super::held::Held;
 use super::phases::{OTHER_PHASE, PhaseId};
 use super::slot::{Call, ClosedScope, NO_SLOT, Owned, Place, ScopeKey, ScopeKind, Slot, Totals};
-use super::threads::{ThreadNumber, ThreadSet};
+use super::threads::ThreadSet;
 
 /// All scopes of one device.
 #[derive(Debug)]
@@ -101,23 +101,23 @@ impl Scopes {
         }
     }
 
-    /// A thread inside `context` moved bytes.
+    /// Threads inside `context` moved bytes.
     #[inline]
-    pub(super) fn active(&mut self, thread: ThreadNumber, context: u32) {
-        self.running_threads.insert(thread);
+    pub(super) fn active(&mut self, threads: ThreadSet, context: u32) {
+        self.running_threads.insert_all(threads);
         if let Some(slot) = self.slots.get_mut(context as usize) {
-            slot.threads_inside.insert(thread);
+            slot.threads_inside.insert_all(threads);
             if !slot.open {
-                self.active_in_closed(thread, context);
+                self.active_in_closed(threads, context);
             }
         }
     }
 
     #[cold]
-    fn active_in_closed(&mut self, thread: ThreadNumber, context: u32) {
+    fn active_in_closed(&mut self, threads: ThreadSet, context: u32) {
         let around = self.open_around(context);
         if let Some(slot) = self.slots.get_mut(around as usize) {
-            slot.threads_inside.insert(thread);
+            slot.threads_inside.insert_all(threads);
         }
     }
 

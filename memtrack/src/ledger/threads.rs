@@ -16,9 +16,6 @@ const SHARED: u8 = 63;
 pub(crate) struct ThreadNumber(u8);
 
 impl ThreadNumber {
-    /// No thread's.
-    pub(super) const NOBODY: Self = Self(u8::MAX);
-
     pub(super) fn number(self) -> u8 {
         self.0
     }
@@ -39,6 +36,12 @@ impl ThreadNumber {
 pub(crate) struct ThreadSet(u64);
 
 impl ThreadSet {
+    pub(crate) fn of(thread: ThreadNumber) -> Self {
+        let mut set = Self::default();
+        set.insert(thread);
+        set
+    }
+
     #[inline]
     pub(crate) fn insert(&mut self, thread: ThreadNumber) {
         self.0 |= 1 << (thread.0 & 63);

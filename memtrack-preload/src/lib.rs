@@ -37,6 +37,7 @@
 
 mod at_exit;
 mod books;
+mod cache;
 mod interpose;
 mod live_blocks;
 mod process;

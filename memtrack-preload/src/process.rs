@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::at_exit;
 use crate::books::{Books, UNKNOWN_DEVICE};
+use crate::cache::Cache;
 use crate::real::{SUCCESS, real};
 
 /// Says what is done.
@@ -49,6 +50,8 @@ impl Mode {
 pub(crate) struct Process {
     pub(crate) mode: Mode,
     pub(crate) books: Books,
+    /// `None` where calls are only observed.
+    pub(crate) cache: Option<Cache>,
     /// 0 until the driver has said.
     device_count: AtomicI32,
 }
@@ -82,7 +85,8 @@ fn begin() -> Option<&'static Process> {
             return None;
         }
         at_exit::register();
-        Some(Process { mode, books: Books::default(), device_count: AtomicI32::new(0) })
+        let cache = (mode == Mode::Cache).then(Cache::default);
+        Some(Process { mode, books: Books::default(), cache, device_count: AtomicI32::new(0) })
     });
     begun.as_ref()
 }

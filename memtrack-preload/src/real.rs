@@ -3,6 +3,7 @@
 //! They are looked for behind `libcuda.so.1` and under no other name: this library answers to `libcuda.so`. Nothing is remembered here
 //! of any call.
 
+use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -11,9 +12,16 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 pub(crate) type Answer = u32;
 
 pub(crate) const SUCCESS: Answer = 0;
+/// `CUDA_ERROR_INVALID_VALUE`
+pub(crate) const INVALID_VALUE: Answer = 1;
 pub(crate) const OUT_OF_MEMORY: Answer = 2;
 /// `CUDA_ERROR_NOT_FOUND`: what `cuGetProcAddress` says of a function that the driver lacks.
 pub(crate) const NOT_FOUND: Answer = 500;
+
+/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`
+pub(crate) const CAPTURE_INVALIDATED: Answer = 901;
+/// `CUDA_ERROR_UNKNOWN`
+pub(crate) const UNKNOWN: Answer = 999;
 
 /// `CU_STREAM_NON_BLOCKING`
 pub(crate) const NON_BLOCKING: u32 = 1;
@@ -107,6 +115,20 @@ driver_functions! {
     stream_get_context: b"cuStreamGetCtx\0" (stream: u64, context: *mut u64);
     /// Whether its work goes into a graph: 0 when not.
     stream_is_capturing: b"cuStreamIsCapturing\0" (stream: u64, status: *mut u32);
+    /// Has its work go into a graph.
+    stream_begin_capture: b"cuStreamBeginCapture_v2\0" (stream: u64, mode: u32);
+    /// Likewise, where handle 0 is the thread's own stream.
+    stream_begin_capture_ptsz: b"cuStreamBeginCapture_v2_ptsz\0" (stream: u64, mode: u32);
+    /// Likewise, into a graph that is there.
+    stream_begin_capture_to_graph: b"cuStreamBeginCaptureToGraph\0"
+        (stream: u64, graph: u64, dependencies: *const u64, data: *const c_void, count: usize, mode: u32);
+    /// Likewise, where handle 0 is the thread's own stream.
+    stream_begin_capture_to_graph_ptsz: b"cuStreamBeginCaptureToGraph_ptsz\0"
+        (stream: u64, graph: u64, dependencies: *const u64, data: *const c_void, count: usize, mode: u32);
+    /// Ends that.
+    stream_end_capture: b"cuStreamEndCapture\0" (stream: u64, graph: *mut u64);
+    /// Likewise, where handle 0 is the thread's own stream.
+    stream_end_capture_ptsz: b"cuStreamEndCapture_ptsz\0" (stream: u64, graph: *mut u64);
     /// Waits for its work.
     stream_synchronize: b"cuStreamSynchronize\0" (stream: u64);
     /// Lets its later work wait for an event.

@@ -8,6 +8,7 @@ use memtrack::run_file;
 use memtrack::units::Bytes;
 
 use crate::books::{Api, DeviceFigures};
+use crate::cache::Cache;
 use crate::process::{Mode, Process};
 
 /// Prints the summary and writes the run file. A process that allocated nothing and freed nothing is not told of.
@@ -34,6 +35,9 @@ pub(crate) fn tell(process: &Process) {
                 break;
             }
         }
+    }
+    for summary in process.cache.iter().flat_map(Cache::end) {
+        text += &summary;
     }
     // In one piece, so that it stays together among others' lines. Where standard error is closed nobody reads it.
     let _ = std::io::stderr().write_all(text.as_bytes());

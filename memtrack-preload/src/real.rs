@@ -28,6 +28,9 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`
 pub(crate) const DISABLE_TIMING: u32 = 2;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub(crate) const RELAXED: u32 = 2;
+
 const DRIVER: &str = "libcuda.so.1";
 
 macro_rules! driver_functions {
@@ -125,6 +128,8 @@ driver_functions! {
     /// Likewise, where handle 0 is the thread's own stream.
     stream_begin_capture_to_graph_ptsz: b"cuStreamBeginCaptureToGraph_ptsz\0"
         (stream: u64, graph: u64, dependencies: *const u64, data: *const c_void, count: usize, mode: u32);
+    /// How captures of others bear on the thread's calls.
+    thread_exchange_capture_mode: b"cuThreadExchangeStreamCaptureMode\0" (mode: *mut u32);
     /// Ends that.
     stream_end_capture: b"cuStreamEndCapture\0" (stream: u64, graph: *mut u64);
     /// Likewise, where handle 0 is the thread's own stream.

@@ -38,7 +38,7 @@ use self::device::ServedDevice;
 use self::keeper::Keeper;
 use self::streams::IDLE;
 use crate::books::DEVICE_COUNT;
-use crate::real::{Answer, SUCCESS, UNKNOWN, real};
+use crate::real::{Answer, RELAXED, SUCCESS, UNKNOWN, real};
 
 /// Errors of calls that a capture does not allow, `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and its like.
 const CAPTURE_ERRORS: std::ops::RangeInclusive<Answer> = 900..=909;
@@ -107,6 +107,19 @@ fn in_context<R>(context: u64, work: impl FnOnce() -> R) -> R {
     let result = work();
     // SAFETY: the context that was current, or none.
     let _ = unsafe { real().context_set_current(before) };
+    result
+}
+
+/// Does work whose driver calls have nothing to do with captures under way, such as asking about an event, and break none then.
+fn beside_captures<R>(work: impl FnOnce() -> R) -> R {
+    let mut mode = RELAXED;
+    // SAFETY: a place for the mode; it is put back below.
+    let is_exchanged = unsafe { real().thread_exchange_capture_mode(&raw mut mode) } == SUCCESS;
+    let result = work();
+    if is_exchanged {
+        // SAFETY: the mode that was in force.
+        let _ = unsafe { real().thread_exchange_capture_mode(&raw mut mode) };
+    }
     result
 }
 
@@ -190,10 +203,15 @@ impl Cache {
             Some(handle) if is_captured(handle) => return None,
             Some(handle) => cache.device.streams().name(handle)?,
         };
-        let mut outcome = cache.allocator.allocate_raw(bytes, Stream(stream));
-        if matches!(outcome, Err(AllocationError::OutOfMemory(_))) && cache.free_deferred() {
-            outcome = cache.allocator.allocate_raw(bytes, Stream(stream));
-        }
+        let allocate = || cache.allocator.allocate_raw(bytes, Stream(stream));
+        let outcome = if self.is_capturing() {
+            beside_captures(allocate)
+        } else {
+            match allocate() {
+                Err(AllocationError::OutOfMemory(_)) if cache.free_deferred() => allocate(),
+                outcome => outcome,
+            }
+        };
         match outcome {
             Ok(address) => Some(Served::At { address, device, stream }),
             Err(AllocationError::OutOfMemory(_) | AllocationError::TooLarge { .. }) => {
@@ -201,6 +219,10 @@ impl Cache {
             }
             Err(_) => None,
         }
+    }
+
+    fn is_capturing(&self) -> bool {
+        self.captures.load(Ordering::Acquire) > 0
     }
 
     /// Whether memory of the cache's own begins here: an address that the program has no business to free.
@@ -223,7 +245,7 @@ impl Cache {
     pub(crate) fn free(&self, device: usize, address: u64, stream: u64, free: Free) -> Answer {
         let Some(cache) = self.devices.get(device).and_then(|opened| opened.get()?.as_ref()) else { return UNKNOWN };
         let is_current = current_context() == cache.device.context();
-        let is_capturing = self.captures.load(Ordering::Acquire) > 0;
+        let is_capturing = self.is_capturing();
         in_context(cache.device.context(), || match free {
             Free::Waiting if is_capturing => {
                 cache.defer(vec![address]);
@@ -235,6 +257,7 @@ impl Cache {
             // The driver says what it thinks of such a free; the memory is not the graph's.
             // SAFETY: the program's own arguments.
             Free::OnStream(handle) if is_captured(handle) => unsafe { real().mem_free_async(address, handle) },
+            Free::OnStream(handle) if is_capturing => beside_captures(|| cache.free_on_stream(address, stream, handle)),
             Free::OnStream(handle) => cache.free_on_stream(address, stream, handle),
         })
     }

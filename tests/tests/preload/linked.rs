@@ -43,12 +43,12 @@ int main(void) {
 }
 "#;
 
-fn cc(arguments: &[&Path], soname: Option<&str>) -> Option<()> {
+pub(crate) fn cc(arguments: &[&Path], soname: Option<&str>) -> Option<()> {
     let mut command = Command::new("cc");
     if let Some(soname) = soname {
         command.args(["-shared", "-fPIC"]).arg(format!("-Wl,-soname,{soname}"));
     }
-    command.arg("-w").arg("-o").args(arguments);
+    command.args(["-w", "-O2", "-o"]).args(arguments);
     match command.output() {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -5,3 +5,4 @@ mod cache;
 mod child;
 mod linked;
 mod observe;
+mod overhead;

@@ -231,8 +231,8 @@ unsafe impl Device for ServedDevice {
     fn stream_wait_event(&self, stream: Stream, event: &Event) -> Result<(), DeviceError> {
         self.bind()?;
         match self.streams.behind(stream.0) {
-            // SAFETY: a stream that is alive and an event of this device's, none of which is destroyed.
             Named::Handle(handle) => {
+                // SAFETY: a stream that is alive and an event of this device's, none of which is destroyed.
                 self.check("cuStreamWaitEvent", unsafe { real().stream_wait_event(handle, event.raw(), 0) })
             }
             Named::Idle | Named::OtherThread | Named::Destroyed => self.wait_event(event),

@@ -20,6 +20,11 @@ fn built(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("cargo has not built {name}: neither of {candidates:?} exists")).clone()
 }
 
+/// The library: the one of this build, or another to measure.
+fn preload_library() -> PathBuf {
+    env::var_os("MEMTRACK_PRELOAD_LIBRARY").map_or_else(|| built("libmemtrack_preload.so"), PathBuf::from)
+}
+
 /// A folder of this test's own, with the mock in it as the driver's library.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
@@ -98,7 +103,7 @@ pub(crate) fn run_program(
     for variable in ["MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH", "LD_LIBRARY_PATH"] {
         command.env_remove(variable);
     }
-    command.env("LD_LIBRARY_PATH", &folder.0).env("LD_PRELOAD", built("libmemtrack_preload.so"));
+    command.env("LD_LIBRARY_PATH", &folder.0).env("LD_PRELOAD", preload_library());
     command.env("MEMTRACK_PRELOAD", mode).env("MEMTRACK_RUN_FILE", &run_file);
     command.envs(more.iter().copied());
     let output = command.output().unwrap();

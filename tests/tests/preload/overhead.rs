@@ -1,5 +1,10 @@
 //! What a call takes more with the library before it: a program in C, linked with a driver that does nothing, times itself with the
-//! library and without it. Figures, no test: `cargo test --release -p memtrack-tests --test preload -- --ignored --nocapture overhead`.
+//! library and without it. Figures, no test; with an optimised library:
+//!
+//! ```text
+//! cargo build --release -p memtrack-preload
+//! MEMTRACK_PRELOAD_LIBRARY=$PWD/target/release/libmemtrack_preload.so cargo test -p memtrack-tests --test preload -- --ignored --nocapture
+//! ```
 
 use std::fs;
 use std::process::Command;

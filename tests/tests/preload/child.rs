@@ -22,7 +22,11 @@ fn built(name: &str) -> PathBuf {
 
 /// The library: the one of this build, or another to measure.
 fn preload_library() -> PathBuf {
-    env::var_os("MEMTRACK_PRELOAD_LIBRARY").map_or_else(|| built("libmemtrack_preload.so"), PathBuf::from)
+    let library = env::var_os("MEMTRACK_PRELOAD_LIBRARY").map(PathBuf::from);
+    let library = library.unwrap_or_else(|| built("libmemtrack_preload.so"));
+    // The loader does without a library that is not there.
+    assert!(library.is_file(), "{}: there is no such library", library.display());
+    library
 }
 
 /// A folder of this test's own, with the mock in it as the driver's library.

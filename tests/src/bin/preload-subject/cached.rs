@@ -98,6 +98,13 @@ fn reuse() {
     assert_eq!(alloc_async(MIB, first), Ok(address));
     assert_eq!(alloc_async(0, first), Ok(0));
     mock.let_stream_go(0, Stream(first));
+    let of_default = alloc_async(MIB, 0).unwrap();
+    mock.hold_stream(0, Stream::DEFAULT);
+    assert_eq!(free_async(of_default, 0), 0);
+    assert_ne!(alloc(MIB), Ok(of_default), "cuMemAlloc gives what no stream has work on");
+    // The default stream by its other name.
+    assert_eq!(alloc_async(MIB, 1), Ok(of_default));
+    mock.let_stream_go(0, Stream::DEFAULT);
     // No bytes: as the driver says.
     assert_eq!(alloc(0), Err(1));
     print_calls(&mock);

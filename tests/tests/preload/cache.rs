@@ -111,6 +111,7 @@ fn a_free_during_a_capture_waits_for_its_end() {
 #[test]
 fn other_contexts_than_primary_ones_are_the_drivers() {
     run("cache", "second-context").expect_success();
+    run("cache", "second-context-first").expect_success();
 }
 
 #[test]
@@ -141,4 +142,20 @@ fn exits_and_forks_are_as_without_it() {
     let ended = run("cache", "fork").expect_success();
     assert_eq!(ended.number("child"), 0);
     assert_eq!(ended.errors.matches("memtrack: cuda:0").count(), 1, "{}", ended.errors);
+}
+
+#[test]
+fn no_block_is_anothers_while_it_is_held() {
+    for settings in ["", "policy:compact", "expandable_segments:True"] {
+        let ended = run_with("cache", "threads-and-streams", &[("MEMTRACK_ALLOC_CONF", settings)]).expect_success();
+        let calls = ended.calls_on("cuda:0");
+        assert_eq!((&calls["live_bytes"], &calls["live_blocks"]), (&json!(0), &json!(0)), "{settings}");
+        assert_eq!(ended.number("left"), 0, "the driver served some");
+    }
+}
+
+#[test]
+fn pages_of_a_destroyed_stream_are_anothers() {
+    let settings = [("MEMTRACK_ALLOC_CONF", "policy:compact")];
+    run_with("cache", "compact-destroyed-stream", &settings).expect_success();
 }

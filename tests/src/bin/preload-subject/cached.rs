@@ -24,6 +24,9 @@ pub(crate) fn run(name: &str) -> bool {
         "capture-elsewhere" => capture_elsewhere(),
         "unseen-capture" => unseen_capture(),
         "second-context" => second_context(),
+        "second-context-first" => second_context_first(),
+        "threads-and-streams" => threads_and_streams(),
+        "compact-destroyed-stream" => compact_destroyed_stream(),
         "devices" => devices(),
         "destroyed-stream" => destroyed_stream(),
         "reset" => reset(),
@@ -257,26 +260,50 @@ fn unseen_capture() {
     assert_ne!(alloc(MIB), Ok(address), "nobody has waited for its work");
 }
 
-fn second_context() {
+/// Makes a context beside the primary one current.
+fn create_context() -> u64 {
     type Create = unsafe extern "C" fn(*mut u64, u32, i32) -> u32;
-    let (mock, context) = begin();
-    let in_primary = alloc(MIB).unwrap();
     // SAFETY: the driver, which is open already.
     let driver = unsafe { Library::new("libcuda.so.1") }.unwrap();
-    let mut second = 0;
+    let mut context = 0;
     // SAFETY: the type of `cuda.h`, and a place for one handle.
-    assert_eq!(unsafe { (driver.get::<Create>(b"cuCtxCreate_v2\0").unwrap())(&raw mut second, 0, 0) }, 0);
+    assert_eq!(unsafe { (driver.get::<Create>(b"cuCtxCreate_v2\0").unwrap())(&raw mut context, 0, 0) }, 0);
+    context
+}
+
+fn second_context() {
+    let (mock, context) = begin();
+    let in_primary = alloc(MIB).unwrap();
+    let second = create_context();
+    serves_itself(&mock);
+    // From another context, and it stays current.
+    assert_eq!(free(in_primary), 0);
+    assert_eq!(result::ctx::get_current().unwrap().map(|context| context.addr() as u64), Some(second));
+    context.bind_to_thread().unwrap();
+    assert_eq!(alloc(MIB), Ok(in_primary));
+}
+
+/// In the order in which the cache has not seen the primary context yet.
+fn second_context_first() {
+    let (mock, context) = begin();
+    create_context();
+    serves_itself(&mock);
+    context.bind_to_thread().unwrap();
+    let address = alloc(MIB).unwrap();
+    assert_eq!(free(address), 0);
+    let before = mock.calls("cuMemAlloc_v2");
+    assert_eq!(alloc(MIB), Ok(address));
+    assert_eq!(mock.calls("cuMemAlloc_v2"), before);
+}
+
+/// The driver does, and is asked for each.
+fn serves_itself(mock: &Mock) {
     let before = mock.calls("cuMemAlloc_v2");
     for _ in 0..3 {
         let address = alloc(MIB).unwrap();
         assert_eq!(free(address), 0);
     }
     assert_eq!(mock.calls("cuMemAlloc_v2"), before + 3, "the driver serves other contexts");
-    // From another context, and it stays current.
-    assert_eq!(free(in_primary), 0);
-    assert_eq!(result::ctx::get_current().unwrap().map(|context| context.addr() as u64), Some(second));
-    context.bind_to_thread().unwrap();
-    assert_eq!(alloc(MIB), Ok(in_primary));
 }
 
 fn devices() {
@@ -327,5 +354,62 @@ fn reset() {
     let address = alloc(MIB).unwrap();
     assert_eq!(mock.calls("cuMemAlloc_v2"), before + 1, "nothing is served from memory that is gone");
     assert_eq!(free(address), 0);
+    std::mem::forget(context);
+}
+
+/// Threads that write a pattern of their own into what they are given, on streams of their own, and free on others' too: whoever is
+/// given memory that another still has finds another's pattern.
+fn threads_and_streams() {
+    const THREADS: u8 = 4;
+    let (mock, context) = begin();
+    mock.set_capacity(0, (256 * MIB) as u64);
+    let streams: Vec<Arc<CudaStream>> = (0..THREADS).map(|_| context.new_stream().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (context, streams) = (&context, &streams);
+            scope.spawn(move || {
+                context.bind_to_thread().unwrap();
+                let own = handle(&streams[usize::from(thread)]);
+                let other = handle(&streams[usize::from((thread + 1) % THREADS)]);
+                let mut held = Vec::new();
+                for round in 0..200_usize {
+                    let bytes = 512 + (round * 7919 + usize::from(thread) * 104_729) % 300_000;
+                    let stream = if round % 5 == 0 { 2 } else { own };
+                    let address = if round % 3 == 0 { alloc(bytes) } else { alloc_async(bytes, stream) }.unwrap();
+                    fill(address, thread, bytes, stream);
+                    held.push((address, bytes, stream));
+                    if round % 2 == 0 {
+                        let (address, bytes, stream) = held.swap_remove(round % held.len());
+                        let read = read(address, bytes, stream);
+                        assert!(read.iter().all(|byte| *byte == thread), "thread {thread}, round {round}");
+                        let answer = match round % 3 {
+                            0 => free(address),
+                            1 => free_async(address, stream),
+                            _ => free_async(address, other),
+                        };
+                        assert_eq!(answer, 0);
+                    }
+                }
+                for (address, bytes, stream) in held {
+                    assert!(read(address, bytes, stream).iter().all(|byte| *byte == thread));
+                    assert_eq!(free(address), 0);
+                }
+            });
+        }
+    });
+    println!("left={}", mock.calls("cuMemAllocAsync"));
+    std::mem::forget(context);
+}
+
+/// Pages of a stream that is gone become another's.
+fn compact_destroyed_stream() {
+    let (mock, context) = begin();
+    mock.set_capacity(0, (64 * MIB) as u64);
+    let (stream, other) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let (name, other) = (handle(&stream), handle(&other));
+    let address = alloc_async(40 * MIB, name).unwrap();
+    assert_eq!(free_async(address, name), 0);
+    drop(stream);
+    assert!(alloc_async(40 * MIB, other).is_ok());
     std::mem::forget(context);
 }

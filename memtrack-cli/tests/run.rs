@@ -1,5 +1,6 @@
 //! `memtrack run`: the program takes its place, with the library before its driver. The driver is the mock.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests")]
 
 use std::env;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The end of the process, and its forks.
 
-use crate::process::{at_its_end, caught, forked, inside};
-use crate::report;
+use crate::process::{caught, forked, inside, told_of};
+use crate::{live_figures, report};
 
 /// Has the process told of when it ends by `exit` or by returning from `main`, and its children left alone.
 ///
@@ -17,8 +17,11 @@ pub(crate) fn register() {
 
 extern "C" fn at_exit() {
     let _ = caught(|| {
-        if let Some(process) = at_its_end() {
-            inside(|| report::tell(process));
+        if let Some(process) = told_of() {
+            inside(|| {
+                report::tell(process);
+                live_figures::end();
+            });
         }
     });
 }

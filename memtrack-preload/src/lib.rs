@@ -18,7 +18,7 @@
 //! - `off`: passes all on.
 //!
 //! A process that made such a call prints a summary to standard error when it ends, and writes a line for each device to the file that
-//! `MEMTRACK_RUN_FILE` names. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
+//! `MEMTRACK_RUN_FILE` names. While it runs, `MEMTRACK_PUBLISH` has it publish its figures once a second, for `memtrack smi`. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
 //! where its parent made a call before, and counts for itself where it did not.
 //!
 //! # What it does not see
@@ -35,11 +35,13 @@
 //! a driver a program under this `LD_PRELOAD` does not start, so set the variable for the program alone and not for a shell.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
+mod apart;
 mod at_exit;
 mod books;
 mod cache;
 mod interpose;
 mod live_blocks;
+mod live_figures;
 mod process;
 mod real;
 mod report;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::at_exit;
 use crate::books::{Books, UNKNOWN_DEVICE};
 use crate::cache::Cache;
+use crate::live_figures;
 use crate::real::{SUCCESS, real};
 
 /// Says what is done.
@@ -85,14 +86,17 @@ fn begin() -> Option<&'static Process> {
             return None;
         }
         at_exit::register();
+        if mode == Mode::Observe {
+            live_figures::begin();
+        }
         let cache = (mode == Mode::Cache).then(Cache::default);
         Some(Process { mode, books: Books::default(), cache, device_count: AtomicI32::new(0) })
     });
     begun.as_ref()
 }
 
-/// The process if it has counted anything, for its end.
-pub(crate) fn at_its_end() -> Option<&'static Process> {
+/// The process if it has counted anything, for telling of it.
+pub(crate) fn told_of() -> Option<&'static Process> {
     if FORKED.load(Ordering::Relaxed) { None } else { PROCESS.get().and_then(Option::as_ref) }
 }
 

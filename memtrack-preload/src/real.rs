@@ -91,6 +91,8 @@ driver_functions! {
 
     /// How many devices there are.
     device_get_count: b"cuDeviceGetCount\0" (count: *mut i32);
+    /// What identifies one.
+    device_get_uuid: b"cuDeviceGetUuid_v2\0" (uuid: *mut [u8; 16], device: i32);
     /// Whether the primary context exists.
     primary_context_state: b"cuDevicePrimaryCtxGetState\0" (device: i32, flags: *mut u32, is_active: *mut i32);
     /// Holds the primary context.

@@ -5,17 +5,15 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 use memtrack::units::Bytes;
 use memtrack::{CachingAllocator, publish};
 
 use super::lock;
-use crate::process::{caught, inside};
+use crate::apart;
+use crate::live_figures::PUBLISHED_EVERY;
 
-/// So often figures are published.
-const PUBLISHED_EVERY: Duration = Duration::from_secs(1);
 /// A program that begins, and one that ends, waits no longer for this thread.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
@@ -37,12 +35,7 @@ impl Keeper {
     pub(crate) fn start(allocator: &CachingAllocator) -> Self {
         let ((end, ended), (tell, told)) = (channel(), channel());
         let allocator = allocator.clone();
-        let work = move || {
-            // The program's signals are for its own threads.
-            block_signals();
-            let _ = caught(|| inside(|| keep(&allocator, &ended, &tell)));
-        };
-        let started = without_signals(|| thread::Builder::new().name("memtrack-epoch".to_owned()).spawn(work));
+        let started = apart::spawn("memtrack-epoch", move || keep(&allocator, &ended, &tell));
         let ends = started.is_ok().then_some(Ends { end, told });
         if let Some(ends) = &ends {
             // Until the epoch is begun, so that it has the first allocation.
@@ -96,25 +89,4 @@ fn figures(allocator: &CachingAllocator) -> String {
         stats.num_alloc_retries,
         stats.num_ooms,
     )
-}
-
-/// Blocks all signals on this thread; what was blocked before.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: both sets are filled by the calls before they are read; signal sets are plain data.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    }
-}
-
-/// A thread that is started meanwhile begins with all signals blocked.
-fn without_signals<R>(work: impl FnOnce() -> R) -> R {
-    let before = block_signals();
-    let result = work();
-    // SAFETY: the set that was in force.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    result
 }

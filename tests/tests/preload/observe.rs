@@ -1,10 +1,12 @@
 //! `MEMTRACK_PRELOAD=observe`: every call is counted, none is changed.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::child::{run, run_with};
+use crate::child::{Folder, run, run_program, run_with};
 
 const SIGABRT: i32 = 6;
 
@@ -131,4 +133,17 @@ fn a_run_file_that_cannot_be_written_is_told_of_and_harms_nothing() {
     let ended = run_with("observe", "exit-code", &[("MEMTRACK_RUN_FILE", "/dev/null/none")]);
     assert_eq!(ended.status.code(), Some(37));
     assert!(ended.errors.contains("the run file cannot be written: /dev/null/none"), "{}", ended.errors);
+}
+
+#[test]
+fn figures_are_published_while_the_program_runs_and_go_with_it() {
+    for (mode, allocated) in [("observe", 3 << 20), ("cache", 3 << 20)] {
+        let folder = Folder::new();
+        let published = folder.path("published");
+        let settings = [("MEMTRACK_PUBLISH", published.to_str().unwrap())];
+        let program = Path::new(env!("CARGO_BIN_EXE_preload-subject"));
+        let ended = run_program(&folder, mode, program, &["published"], &settings).expect_success();
+        assert_eq!((ended.number("allocators"), ended.number("allocated")), (1, allocated), "{mode}");
+        assert_eq!(fs::read_dir(&published).unwrap().count(), 0, "{mode}");
+    }
 }

@@ -26,6 +26,7 @@ pub(crate) fn run(name: &str) -> bool {
         }
         "nothing" => {}
         "leave" => leave(),
+        "published" => published(),
         _ => return false,
     }
     true
@@ -122,4 +123,25 @@ fn fork() {
 fn leave() {
     let (_mock, context) = allocate_one();
     drop(context);
+}
+
+/// Waits until figures of this process are published.
+fn published() {
+    let (_mock, context) = allocate_one();
+    let folder = memtrack::publish::folder().unwrap();
+    let find = || {
+        let found = memtrack::publish::read_folder(&folder).ok()?;
+        found.into_iter().find_map(|found| found.publication.ok()).filter(|found| !found.allocators.is_empty())
+    };
+    let found = loop {
+        match find() {
+            Some(found) => break found,
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(found.pid, std::process::id());
+    println!("allocators={}", found.allocators.len());
+    println!("allocated={}", found.allocators[0].allocated_bytes);
+    assert!(found.allocators[0].uuid.is_some());
+    std::mem::forget(context);
 }

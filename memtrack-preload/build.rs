@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::var("OUT_DIR")?);
     let stub = build_stub(&folder)?;
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so");
+    // Its functions are called when the process ends.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // Nothing of the stub is used by name, and linkers drop such libraries unless told otherwise.
     let stub = stub.display();
     println!("cargo:rustc-cdylib-link-arg=-Wl,--push-state,--no-as-needed,{stub},--pop-state");

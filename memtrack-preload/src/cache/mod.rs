@@ -96,15 +96,15 @@ fn current_context() -> u64 {
     if unsafe { real().context_get_current(&raw mut context) } == SUCCESS { context } else { 0 }
 }
 
-/// Makes a context the thread's while the work is done.
-fn in_context<R>(context: u64, work: impl FnOnce() -> R) -> R {
+/// Makes a context the thread's while the work is done, which is told whether it was before.
+fn in_context<R>(context: u64, work: impl FnOnce(bool) -> R) -> R {
     let before = current_context();
     if before == context {
-        return work();
+        return work(true);
     }
     // SAFETY: a context that memtrack holds. Where it is refused, so are the calls that follow.
     let _ = unsafe { real().context_set_current(context) };
-    let result = work();
+    let result = work(false);
     // SAFETY: the context that was current, or none.
     let _ = unsafe { real().context_set_current(before) };
     result
@@ -244,15 +244,19 @@ impl Cache {
     /// Takes a block back that was served for the stream of this name.
     pub(crate) fn free(&self, device: usize, address: u64, stream: u64, free: Free) -> Answer {
         let Some(cache) = self.devices.get(device).and_then(|opened| opened.get()?.as_ref()) else { return UNKNOWN };
-        let is_current = current_context() == cache.device.context();
         let is_capturing = self.is_capturing();
-        in_context(cache.device.context(), || match free {
+        if !is_capturing && current_context() != cache.device.context() {
+            // Work of the other context's, on another device perhaps, can be on this memory too.
+            // SAFETY: no arguments. Where it is refused there is no context, or one that is broken.
+            let _ = unsafe { real().context_synchronize() };
+        }
+        in_context(cache.device.context(), |is_current| match free {
             Free::Waiting if is_capturing => {
                 cache.defer(vec![address]);
                 SUCCESS
             }
             Free::Waiting => cache.free_waiting(address),
-            // A built-in stream of another context's has no work on this memory that could be waited for by its handle.
+            // A built-in stream of the other context's, which was waited for.
             Free::OnStream(0..=2) if !is_current => cache.free_waiting(address),
             // The driver says what it thinks of such a free; the memory is not the graph's.
             // SAFETY: the program's own arguments.
@@ -330,7 +334,12 @@ impl DeviceCache {
             Some(name) if name == stream => self.give_back(address),
             // Its work up to here is waited for by an event that is recorded by the free itself.
             Some(name) if self.allocator.record_stream_raw(address, Stream(name)).is_ok() => self.give_back(address),
-            _ => self.free_waiting(address),
+            _ => {
+                // Of another context's, or one that no event can be recorded on.
+                // SAFETY: the program's own stream. Where it is refused its work is none that is still to be done.
+                let _ = unsafe { real().stream_synchronize(handle) };
+                self.free_waiting(address)
+            }
         }
     }
 

@@ -73,6 +73,11 @@ fn a_free_on_another_stream_is_ordered_behind_that_streams_work() {
 }
 
 #[test]
+fn a_free_by_way_of_another_device_waits_for_it() {
+    run("cache", "free-on-other-device").expect_success();
+}
+
+#[test]
 fn a_free_that_waits_waits() {
     run("cache", "waiting-free").expect_success();
 }

@@ -25,6 +25,7 @@ pub(crate) fn run(name: &str) -> bool {
         "unseen-capture" => unseen_capture(),
         "second-context" => second_context(),
         "second-context-first" => second_context_first(),
+        "free-on-other-device" => free_on_other_device(),
         "threads-and-streams" => threads_and_streams(),
         "compact-destroyed-stream" => compact_destroyed_stream(),
         "devices" => devices(),
@@ -412,4 +413,35 @@ fn compact_destroyed_stream() {
     drop(stream);
     assert!(alloc_async(40 * MIB, other).is_ok());
     std::mem::forget(context);
+}
+
+/// Work of another device's stream can be on the memory too.
+fn free_on_other_device() {
+    let mock = Mock::exclusive();
+    mock.set_device_count(2);
+    let (first, second) = (CudaContext::new(0).unwrap(), CudaContext::new(1).unwrap());
+    let stream = second.new_stream().unwrap();
+    let stream = handle(&stream);
+    for (current, freed_on) in [(&first, Some(stream)), (&second, Some(0)), (&second, None)] {
+        first.bind_to_thread().unwrap();
+        let address = alloc(MIB).unwrap();
+        current.bind_to_thread().unwrap();
+        let held = if freed_on == Some(0) { 0 } else { stream };
+        mock.hold_stream(1, Stream(held));
+        let is_let_go = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                is_let_go.store(true, Ordering::SeqCst);
+                mock.let_stream_go(1, Stream(held));
+            });
+            let freed = freed_on.map_or_else(|| free(address), |on| free_async(address, on));
+            assert_eq!(freed, 0);
+            assert!(is_let_go.load(Ordering::SeqCst), "the free came back before the other device's work was done");
+        });
+        first.bind_to_thread().unwrap();
+        assert_eq!(alloc(MIB), Ok(address));
+        assert_eq!(free(address), 0);
+    }
+    std::mem::forget((first, second));
 }

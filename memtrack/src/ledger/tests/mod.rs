@@ -407,6 +407,24 @@ fn a_thread_in_a_closed_scope_is_inside_the_phase_around_it() {
     assert_eq!((closed.other_threads.count(), closed.foreign_bytes), (1, 512));
 }
 
+/// Its record goes with the last block, in the midst of what the thread does there.
+#[test]
+fn what_a_thread_allocates_in_a_closed_scope_without_blocks_is_of_no_scope() {
+    let mut ledger = Ledger::new(-1);
+    let scope = ledger.open_scope(None, ScopeKind::Function, None);
+    let allocate = |ledger: &mut Ledger| ledger.allocated(&entry(512), SplitChange::default(), Some(scope));
+    let free = |ledger: &mut Ledger| ledger.freed(&entry(512), SplitChange::default(), Some(scope), Some(scope));
+    allocate(&mut ledger);
+    ledger.close_scope(scope, Outcome::Ok).unwrap();
+    allocate(&mut ledger);
+    free(&mut ledger);
+    free(&mut ledger);
+    allocate(&mut ledger);
+    ledger.settle();
+    assert_eq!(ledger.scopes.record_count(), 0);
+    assert_eq!(ledger.scopes.unowned.amount, Amount { bytes: 512, count: 1 });
+}
+
 #[test]
 fn sums_beyond_what_a_counter_holds_do_not_panic() {
     let mut ledger = Ledger::new(-1);

@@ -59,7 +59,8 @@ impl Phase {
     }
 }
 
-/// Begins a phase on the current allocator. Without one, or with measuring off, the guard does nothing.
+/// Begins a phase on the current allocator, or over the registered [sources](crate::source). Without either, or with measuring off, the
+/// guard does nothing.
 ///
 /// `name` is one of a fixed set, such as `data`, `forward`, `backward`, `optimizer`, `eval`; it is also what
 /// `#[track_memory(phase = "…")]` takes. `other` is the row of what happens outside all phases: a phase of that name is called
@@ -105,8 +106,8 @@ impl Drop for Step {
     }
 }
 
-/// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
-/// allocator, or with measuring off, the guard does nothing.
+/// Begins a step on the current allocator, or over the registered [sources](crate::source); the summary names the step that held an
+/// allocator's peak by this number. Without either, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
     let scope = measured_inner().map(|inner| {
         companion::begin_era(&inner);
@@ -143,7 +144,8 @@ struct Running {
     started: Instant,
 }
 
-/// Begins an epoch on the current allocator. Without one, or with measuring off, the guard does nothing.
+/// Begins an epoch on the current allocator, or over the registered [sources](crate::source). Without either, or with measuring off, the
+/// guard does nothing.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -248,7 +248,7 @@ impl Drop for Scope {
 }
 
 /// Opens a scope on the current allocator, entered on this thread; `None` when measuring is off, or no allocator is current and no
-/// [source](crate::source) registered.
+/// [source] registered.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -14,6 +14,7 @@ mod json;
 mod lines;
 mod origins;
 mod sampling;
+mod sources;
 mod summary;
 mod table;
 
@@ -34,6 +35,7 @@ use crate::observer;
 use crate::publish;
 use crate::run_file;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
+use crate::source;
 
 /// The name of an epoch's scope, for blocks that are allocated in it and in no other.
 const EPOCH_SCOPE: &str = "epoch";
@@ -57,7 +59,8 @@ impl Phase {
     }
 }
 
-/// Begins a phase on the current allocator. Without one, or with measuring off, the guard does nothing.
+/// Begins a phase on the current allocator, or over the registered [sources](crate::source). Without either, or with measuring off, the
+/// guard does nothing.
 ///
 /// `name` is one of a fixed set, such as `data`, `forward`, `backward`, `optimizer`, `eval`; it is also what
 /// `#[track_memory(phase = "…")]` takes. `other` is the row of what happens outside all phases: a phase of that name is called
@@ -86,6 +89,9 @@ impl Step {
         let inner = Arc::clone(scope.inner());
         let record = scope.close(Outcome::Ok);
         look_at_peaks(&inner);
+        if !record.has_allocator {
+            return Some(record);
+        }
         companion::of_inner(&inner).watched.step_ended(&inner, record.after_bytes, record.peak_bytes);
         Some(record)
     }
@@ -100,8 +106,8 @@ impl Drop for Step {
     }
 }
 
-/// Begins a step on the current allocator; the summary names the step that held the peak by this number. Without an
-/// allocator, or with measuring off, the guard does nothing.
+/// Begins a step on the current allocator, or over the registered [sources](crate::source); the summary names the step that held an
+/// allocator's peak by this number. Without either, or with measuring off, the guard does nothing.
 pub fn step(number: u64) -> Step {
     let scope = measured_inner().map(|inner| {
         companion::begin_era(&inner);
@@ -138,7 +144,8 @@ struct Running {
     started: Instant,
 }
 
-/// Begins an epoch on the current allocator. Without one, or with measuring off, the guard does nothing.
+/// Begins an epoch on the current allocator, or over the registered [sources](crate::source). Without either, or with measuring off, the
+/// guard does nothing.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -190,6 +197,9 @@ impl Epoch {
             key
         };
         observer::opened(inner.id, around, key.scope, EPOCH_SCOPE);
+        if source::is_active() {
+            source::opened_epoch(inner, key.scope);
+        }
         context::enter(inner.id, key.scope);
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }
@@ -203,10 +213,11 @@ impl Epoch {
     fn end(&mut self) -> Option<EpochSummary> {
         let Running { allocator, key, started } = self.running.take()?;
         let inner = allocator.inner();
+        let sources = if source::is_active() { source::closed_epoch(inner, key.scope) } else { Vec::new() };
         context::leave(inner.id, key.scope);
         let lasted = started.elapsed();
         let closed = inner.ledger().close_epoch(&key, lasted)?;
-        let summary = EpochSummary::new(&allocator, closed, started);
+        let summary = EpochSummary::new(&allocator, closed, started, sources);
         events::log(&summary);
         run_file::write(|| summary.to_json());
         publish::when_on();

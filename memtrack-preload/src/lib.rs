@@ -21,6 +21,8 @@
 //! `MEMTRACK_RUN_FILE` names. While it runs, `MEMTRACK_PUBLISH` has it publish its figures once a second, for `memtrack smi`. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
 //! where its parent made a call before, and counts for itself where it did not.
 //!
+//! `memtrack-hook` has the same functions compiled into a program. Where a process has both, the library's count (`place`).
+//!
 //! # What it does not see
 //!
 //! Functions that a program fetches through `cuGetProcAddress`, as the CUDA runtime (and so cuBLAS and PyTorch) does, and libraries
@@ -42,6 +44,9 @@ mod cache;
 mod interpose;
 mod live_blocks;
 mod live_figures;
+mod place;
 mod process;
 mod real;
 mod report;
+
+pub use process::{Mode, TooLate, chosen_mode, set_mode};

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::at_exit;
 use crate::books::{Books, UNKNOWN_DEVICE};
 use crate::cache::Cache;
 use crate::live_figures;
+use crate::place::Place;
 use crate::real::{SUCCESS, real};
 
 /// Says what is done.
@@ -17,13 +18,60 @@ const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
 
 /// What is done with the program's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// They are passed on.
     Off,
+    /// They are counted and passed on.
     Observe,
+    /// They are counted, and served by memtrack's caching allocator.
     Cache,
 }
 
+/// The first call was made, and what is done with calls is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLate;
+
+/// What [`set_mode`] said, as [`Mode::number`] has it; 0 for nothing.
+static CHOSEN: AtomicU32 = AtomicU32::new(0);
+
+/// Says what is done in place of what `MEMTRACK_PRELOAD` says, before the first call.
+///
+/// # Errors
+///
+/// [`TooLate`] when that call was made.
+pub fn set_mode(mode: Mode) -> Result<(), TooLate> {
+    if PROCESS.get().is_some() {
+        return Err(TooLate);
+    }
+    CHOSEN.store(mode.number(), Ordering::Release);
+    Ok(())
+}
+
+/// What [`set_mode`] said.
+pub fn chosen_mode() -> Option<Mode> {
+    Mode::from_number(CHOSEN.load(Ordering::Acquire))
+}
+
 impl Mode {
+    /// As it goes from one copy of this code to another.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Off => 1,
+            Self::Observe => 2,
+            Self::Cache => 3,
+        }
+    }
+
+    /// The mode with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Off),
+            2 => Some(Self::Observe),
+            3 => Some(Self::Cache),
+            _ => None,
+        }
+    }
+
     /// The words of the environment variable.
     fn parse(text: &str) -> Option<Self> {
         match text {
@@ -81,7 +129,11 @@ pub(crate) fn counted() -> Option<&'static Process> {
 #[cold]
 fn begin() -> Option<&'static Process> {
     let begun = PROCESS.get_or_init(|| {
-        let mode = Mode::from_env();
+        // The other copy counts, to which all is passed on.
+        if matches!(Place::own(), Place::BesideLibrary(_)) {
+            return None;
+        }
+        let mode = chosen_mode().unwrap_or_else(Mode::from_env);
         if mode == Mode::Off {
             return None;
         }
@@ -165,6 +217,13 @@ mod tests {
         assert_eq!(Mode::parse("off"), Some(Mode::Off));
         assert_eq!(Mode::parse("Cache"), None);
         assert_eq!(Mode::parse("1"), None);
+    }
+
+    #[test]
+    fn modes_have_numbers_and_nothing_else_has_one() {
+        let modes = [Mode::Off, Mode::Observe, Mode::Cache];
+        assert_eq!(modes.map(|mode| Mode::from_number(mode.number())), modes.map(Some));
+        assert_eq!((Mode::from_number(0), Mode::from_number(4)), (None, None));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::child::{Ended, Folder, run, run_program, run_with};
+use crate::child::{Ended, Folder};
 use crate::linked;
+use crate::subject::{run, run_under, run_with};
 
 fn epoch<'a>(ended: &'a Ended, device: &str) -> &'a Value {
     let lines = ended.run_file.as_ref().unwrap_or_else(|| panic!("no run file: {ended:#?}"));
@@ -55,7 +56,7 @@ fn the_cache_is_configured_by_the_environment() {
 fn a_program_that_links_the_driver_is_served() {
     let folder = Folder::new();
     let Some(program) = linked::build(&folder) else { return };
-    let ended = run_program(&folder, "cache", &program, &[], &[]).expect_success();
+    let ended = run_under(&folder, "cache", &program, &[], &[]).expect_success();
     assert_eq!(ended.calls_on("cuda:0")["calls"]["cuMemAlloc"]["done"], 100);
     assert_eq!(epoch(&ended, "cuda:0")["phases"][0]["allocations"], 200);
     assert!(ended.errors.contains("cache: 2 allocations of the driver"), "{}", ended.errors);

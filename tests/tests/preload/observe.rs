@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::child::{Folder, run, run_program, run_with};
+use crate::child::Folder;
+use crate::subject::{run, run_under, run_with};
 
 const SIGABRT: i32 = 6;
 
@@ -142,7 +143,7 @@ fn figures_are_published_while_the_program_runs_and_go_with_it() {
         let published = folder.path("published");
         let settings = [("MEMTRACK_PUBLISH", published.to_str().unwrap())];
         let program = Path::new(env!("CARGO_BIN_EXE_preload-subject"));
-        let ended = run_program(&folder, mode, program, &["published"], &settings).expect_success();
+        let ended = run_under(&folder, mode, program, &["published"], &settings).expect_success();
         assert_eq!((ended.number("allocators"), ended.number("allocated")), (1, allocated), "{mode}");
         assert_eq!(fs::read_dir(&published).unwrap().count(), 0, "{mode}");
     }

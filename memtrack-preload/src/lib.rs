@@ -48,5 +48,6 @@ mod place;
 mod process;
 mod real;
 mod report;
+mod voice;
 
 pub use process::{Mode, TooLate, chosen_mode, set_mode};

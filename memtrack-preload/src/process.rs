@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::at_exit;
 use crate::books::{Books, UNKNOWN_DEVICE};
-use crate::cache::Cache;
-use crate::live_figures;
+use crate::cache::{Cache, beside_captures, current_context, in_context};
 use crate::place::Place;
-use crate::real::{SUCCESS, real};
+use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS, real};
+use crate::{live_figures, voice};
 
 /// Says what is done.
 const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
@@ -137,6 +137,7 @@ fn begin() -> Option<&'static Process> {
         if mode == Mode::Off {
             return None;
         }
+        voice::begin();
         at_exit::register();
         if mode == Mode::Observe {
             live_figures::begin();
@@ -187,6 +188,37 @@ impl Process {
         }
     }
 
+    /// The device of memory that was allocated for a stream, which can be of another device than the current one's.
+    #[inline]
+    pub(crate) fn device_of(&self, address: u64, stream: Option<u64>) -> usize {
+        // Which asks how many there are, the first time.
+        let current = || self.current_device();
+        if self.device_count.load(Ordering::Relaxed) == 0 {
+            self.first_device();
+        }
+        match stream {
+            Some(_) if address != 0 && self.device_count.load(Ordering::Relaxed) > 1 => {
+                device_of_memory(address).unwrap_or_else(current)
+            }
+            _ => current(),
+        }
+    }
+
+    /// The device that a failed request was for, and what it has free if it had too little.
+    #[cold]
+    pub(crate) fn device_of_failure(&self, stream: Option<u64>, answer: Answer) -> (usize, Option<u64>) {
+        let ask = || {
+            let device = self.current_device();
+            (device, (answer == OUT_OF_MEMORY).then(free_bytes).flatten())
+        };
+        // The built-in streams are those of the thread's context.
+        let of_other = stream.filter(|stream| *stream > 2 && self.device_count.load(Ordering::Relaxed) != 1);
+        match of_other.and_then(context_of_stream) {
+            Some(context) if context != current_context() => in_context(context, |_| ask()),
+            _ => ask(),
+        }
+    }
+
     #[cold]
     fn first_device(&self) -> usize {
         let mut count = 0;
@@ -196,6 +228,30 @@ impl Process {
         }
         ask_device()
     }
+}
+
+fn device_of_memory(address: u64) -> Option<usize> {
+    /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
+    const DEVICE_ORDINAL: u32 = 9;
+    let mut device = -1_i32;
+    // SAFETY: a place for one number, which is what the driver writes for this attribute.
+    let answer = unsafe { real().pointer_get_attribute((&raw mut device).cast(), DEVICE_ORDINAL, address) };
+    if answer == SUCCESS { usize::try_from(device).ok() } else { None }
+}
+
+fn context_of_stream(stream: u64) -> Option<u64> {
+    let mut context = 0;
+    // SAFETY: the program's own stream, which the driver has just been given, and a place for one handle.
+    let answer = unsafe { real().stream_get_context(stream, &raw mut context) };
+    (answer == SUCCESS).then_some(context)
+}
+
+/// What the current device has free.
+fn free_bytes() -> Option<u64> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: places for two numbers.
+    let answer = beside_captures(|| unsafe { real().mem_get_info(&raw mut free, &raw mut total) });
+    (answer == SUCCESS).then_some(free as u64)
 }
 
 fn ask_device() -> usize {

@@ -92,6 +92,11 @@ driver_functions! {
     /// Likewise, where handle 0 is the thread's own stream.
     mem_free_async_ptsz: b"cuMemFreeAsync_ptsz\0" (address: u64, stream: u64);
 
+    /// What is free and what there is, of the current device.
+    mem_get_info: b"cuMemGetInfo_v2\0" (free: *mut usize, total: *mut usize);
+    /// What is known of an address.
+    pointer_get_attribute: b"cuPointerGetAttribute\0" (value: *mut c_void, attribute: u32, address: u64);
+
     /// How many devices there are.
     device_get_count: b"cuDeviceGetCount\0" (count: *mut i32);
     /// What identifies one.

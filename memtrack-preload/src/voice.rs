@@ -18,6 +18,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, NoSubscriber, Subscriber};
 use tracing::{Event, Level, Metadata};
 
+use crate::cache::ALLOCATING_FILE;
 use crate::place::Place;
 
 /// Out of memory errors that are told with all their findings.
@@ -61,17 +62,27 @@ pub(crate) fn out_of_memory(error: &OutOfMemory) {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let Some(number) = is_told(&COUNT) else { return };
     match number {
-        1..=FULL_TEXTS => say(&format!("{error:#}")),
+        1..=FULL_TEXTS => say(&without_own_lines(&format!("{error:#}"))),
         _ => say(&format!("{error} (out of memory number {number})")),
     }
+}
+
+/// memtrack's text without the line of this library's that all blocks are allocated at.
+pub(crate) fn without_own_lines(text: &str) -> String {
+    let phrase = format!(", allocated at {ALLOCATING_FILE}:");
+    let mut parts = text.split(&phrase);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The numbers of line and column.
+        plain += part.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ':');
+    }
+    plain
 }
 
 /// Memory that `cuMemFree` could not wait for during a capture was waited for, because there was no other.
 pub(crate) fn deferred_freed(requested_bytes: u64, block_count: usize) {
     let (blocks, requested) = (plain_text::counted(block_count as u64, "block"), Bytes::unsigned(requested_bytes));
-    say(&format!(
-        "out of memory for {requested}; {blocks} that were freed during a capture are waited for, to try again"
-    ));
+    say(&format!("no memory for {requested}; what was freed during a capture ({blocks}) is waited for, to try again"));
 }
 
 /// The number of this time, where it is to be told.
@@ -208,6 +219,14 @@ mod tests {
         let count = AtomicU64::new(0);
         let told: Vec<u64> = (0..40).filter_map(|_| is_told(&count)).collect();
         assert_eq!(told, [1, 2, 3, 4, 5, 8, 16, 32]);
+    }
+
+    #[test]
+    fn lines_of_the_library_are_left_out_and_all_else_stays() {
+        let text = format!(
+            "holds 4 MiB in 1 block, allocated at {ALLOCATING_FILE}:210:43\n  held, allocated at main.rs:1:2 in x"
+        );
+        assert_eq!(without_own_lines(&text), "holds 4 MiB in 1 block\n  held, allocated at main.rs:1:2 in x");
     }
 
     #[test]

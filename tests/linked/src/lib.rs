@@ -17,6 +17,19 @@ unsafe extern "C" {
     fn cuMemFreeAsync(address: u64, stream: *mut ()) -> u32;
 }
 
+/// Allocates 40 MiB on one stream and on any, of which a device of 64 MiB has them once.
+pub fn run_out() {
+    const BYTES: usize = 40 << 20;
+    begin();
+    let (mut first, mut second, mut third) = (0, 0, 0);
+    // SAFETY: a place for one address, on the default stream.
+    assert_eq!(unsafe { cuMemAllocAsync(&raw mut first, BYTES, null_mut()) }, 0);
+    // SAFETY: memory that nobody uses.
+    assert_eq!(unsafe { cuMemFreeAsync(first, null_mut()) }, 0);
+    // SAFETY: places for one address each.
+    assert_eq!(unsafe { (cuMemAlloc_v2(&raw mut second, BYTES), cuMemAlloc_v2(&raw mut third, BYTES)) }, (0, 2));
+}
+
 /// Allocates and frees, and leaves 5 MiB in one block. With an argument, the path of a shared library with a function `rounds` that
 /// calls the driver too, it calls that as well.
 pub fn run() {

@@ -109,3 +109,27 @@ fn calls_of_shared_libraries_are_counted_too() {
         expect_counts(&run(preload, WITH, &[library.to_str().unwrap()], &[]), 107, "observe");
     }
 }
+
+#[test]
+fn memtracks_warnings_are_lines_of_its_own_where_the_program_has_no_subscriber() {
+    let more = [("PROGRAM_RUNS_OUT", "1"), ("MEMTRACK_MOCK_CAPACITY_BYTES", "67108864")];
+    for preload in [Preload::No("cache"), Preload::Yes("cache")] {
+        let ended = run(preload, WITH, &[], &more);
+        assert_eq!(ended.errors.matches("40.00 MiB of the cache were given back").count(), 1, "{}", ended.errors);
+        assert_eq!(ended.errors.matches("memtrack: out of memory on cuda:0: ").count(), 1, "{}", ended.errors);
+        assert_eq!(ended.number("subscribers"), 0, "the program's is left alone");
+    }
+}
+
+#[test]
+fn a_subscriber_of_the_programs_gets_memtracks_warnings_and_they_are_no_lines() {
+    let more = [("PROGRAM_RUNS_OUT", "1"), ("PROGRAM_LISTENS", "1"), ("MEMTRACK_MOCK_CAPACITY_BYTES", "67108864")];
+    let ended = run(Preload::No("cache"), WITH, &[], &more);
+    assert_eq!(ended.errors.matches("WARN memtrack::alloc_retry").count(), 2, "{}", ended.errors);
+    assert!(!ended.errors.contains("of the cache were given back"), "{}", ended.errors);
+    assert_eq!(ended.number("subscribers"), 1);
+    // The library's own copy is nobody's business.
+    let ended = run(Preload::Yes("cache"), WITH, &[], &more);
+    assert!(!ended.errors.contains("memtrack::alloc_retry"), "{}", ended.errors);
+    assert!(ended.errors.contains("of the cache were given back"), "{}", ended.errors);
+}

@@ -31,7 +31,7 @@ fn book(process: &Process, request: Request, answer: Answer, result: impl FnOnce
     let _ = caught(|| {
         if answer == SUCCESS {
             let (address, bytes) = result();
-            let device = process.device_of(address, stream);
+            let device = process.device_of(api, address, stream);
             process.books.allocated(api, address, Block { bytes, device, owner: Owner::Driver, api });
         } else {
             let (device, free_bytes) = process.device_of_failure(stream, answer);

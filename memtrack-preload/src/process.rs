@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::at_exit;
-use crate::books::{Books, UNKNOWN_DEVICE};
+use crate::books::{Api, Books, UNKNOWN_DEVICE};
 use crate::cache::{Cache, beside_captures, current_context, in_context};
 use crate::place::Place;
 use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS, real};
@@ -15,6 +15,9 @@ use crate::{live_figures, voice};
 
 /// Says what is done.
 const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
+
+/// Streams with handles up to this one, `CU_STREAM_PER_THREAD`, are those of the thread's context.
+const LAST_BUILT_IN: u64 = 2;
 
 /// What is done with the program's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,20 +191,20 @@ impl Process {
         }
     }
 
-    /// The device of memory that was allocated for a stream, which can be of another device than the current one's.
+    /// The device of memory that was allocated, which need not be the current one where a stream or a pool says which.
     #[inline]
-    pub(crate) fn device_of(&self, address: u64, stream: Option<u64>) -> usize {
-        // Which asks how many there are, the first time.
-        let current = || self.current_device();
+    pub(crate) fn device_of(&self, api: Api, address: u64, stream: Option<u64>) -> usize {
         if self.device_count.load(Ordering::Relaxed) == 0 {
             self.first_device();
         }
-        match stream {
-            Some(_) if address != 0 && self.device_count.load(Ordering::Relaxed) > 1 => {
-                device_of_memory(address).unwrap_or_else(current)
-            }
-            _ => current(),
+        let says_which = match stream {
+            Some(stream) => stream > LAST_BUILT_IN || api == Api::AllocFromPoolAsync,
+            None => false,
+        };
+        if says_which && address != 0 && self.device_count.load(Ordering::Relaxed) > 1 {
+            return device_of_memory(address).unwrap_or_else(|| self.current_device());
         }
+        self.current_device()
     }
 
     /// The device that a failed request was for, and what it has free if it had too little.
@@ -211,8 +214,8 @@ impl Process {
             let device = self.current_device();
             (device, (answer == OUT_OF_MEMORY).then(free_bytes).flatten())
         };
-        // The built-in streams are those of the thread's context.
-        let of_other = stream.filter(|stream| *stream > 2 && self.device_count.load(Ordering::Relaxed) != 1);
+        let of_other =
+            stream.filter(|stream| *stream > LAST_BUILT_IN && self.device_count.load(Ordering::Relaxed) != 1);
         match of_other.and_then(context_of_stream) {
             Some(context) if context != current_context() => in_context(context, |_| ask()),
             _ => ask(),

@@ -149,7 +149,7 @@ fn published() {
     std::mem::forget(context);
 }
 
-/// A stream says which device is meant, not the thread's context.
+/// A stream or a pool says which device is meant, not the thread's context.
 fn stream_of_another_device() {
     let mock = Mock::exclusive();
     mock.set_device_count(2);
@@ -159,6 +159,13 @@ fn stream_of_another_device() {
     first.bind_to_thread().unwrap();
     alloc_async(7 * MIB, stream).unwrap();
     alloc_async(2 * MIB, 0).unwrap();
+    let mut pooled = 0;
+    // SAFETY: device 1 exists.
+    let pool = unsafe { cudarc::driver::result::device::get_default_mem_pool(second.cu_device()) }.unwrap();
+    // SAFETY: a place for one address, the pool, and the default stream.
+    let answer =
+        unsafe { cudarc::driver::sys::cuMemAllocFromPoolAsync(&raw mut pooled, MIB, pool, std::ptr::null_mut()) };
+    assert_eq!(answer as u32, 0);
     mock.set_capacity(0, 1 << 40);
     mock.set_capacity(1, (64 * MIB) as u64);
     assert_eq!(alloc_async(100 * MIB, stream), Err(2));

@@ -11,7 +11,7 @@
 //! With it the driver's memory functions in the binary are memtrack's, which stand before the driver's for the program and for all
 //! shared libraries that it links.
 //!
-//! A program that *opens* the driver's library when it runs, as burn's do and cudarc's with its usual features, calls [`load`] before
+//! A program that *opens* the driver's library when it runs, as burn's do and cudarc's with its usual features, calls [`load()`] before
 //! its first CUDA call:
 //!
 //! ```no_run
@@ -24,10 +24,10 @@
 //! memtrack's repository. `MEMTRACK_PRELOAD`, `MEMTRACK_RUN_FILE`, `MEMTRACK_PUBLISH` and `MEMTRACK_ALLOC_CONF` mean the same, and
 //! [`mode`] says what the first of these says.
 //!
-//! Where a process has both the functions of its own and the library, by `LD_PRELOAD` or by [`load`], the library counts, and the
+//! Where a process has both the functions of its own and the library, by `LD_PRELOAD` or by [`load()`], the library counts, and the
 //! program's functions pass their calls on to it: each call is counted once.
 //!
-//! On other systems than 64-bit Linux nothing is counted, and [`load`] says so.
+//! On other systems than 64-bit Linux nothing is counted, and [`load()`] says so.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod find;
@@ -56,7 +56,7 @@ pub enum Mode {
 pub struct TooLate;
 
 /// Says what is done with the program's calls, in place of what the environment variable `MEMTRACK_PRELOAD` says. Before the first
-/// call, and before or after [`load`].
+/// call, and before or after [`load()`].
 ///
 /// # Errors
 ///

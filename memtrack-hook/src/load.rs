@@ -74,7 +74,7 @@ pub fn load() -> Result<(), LoadError> {
     Err(LoadError::Unsupported)
 }
 
-/// As [`load`], with the library at this path.
+/// As [`load()`], with the library at this path.
 ///
 /// # Errors
 ///

@@ -79,6 +79,18 @@ fn the_mode_is_told_and_a_preload_that_was_there_stays() {
 }
 
 #[test]
+fn figures_are_published_only_on_request_and_where_it_says() {
+    let folder = Folder::new("publish");
+    let echo = ["--", "sh", "-c", r#"echo "[$MEMTRACK_PUBLISH]""#];
+    for (option, published) in
+        [(&[][..], "[]"), (&["--publish"], "[1]"), (&["--publish=/some/folder"], "[/some/folder]")]
+    {
+        let output = folder.run(&[&["run"], option, &echo].concat());
+        assert_eq!(text(&output.stdout), format!("{published}\n"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_told() {
     let folder = Folder::new("cannot");
     let output = folder.run(&["run", "--", "/no/such/program"]);

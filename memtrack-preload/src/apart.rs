@@ -4,13 +4,14 @@ use std::io;
 use std::thread;
 
 use crate::process::{caught, inside};
+use crate::voice;
 
 /// Starts a thread whose driver calls are not counted and that gets none of the program's signals.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let before = block_signals();
     // It begins with this thread's signals blocked.
     let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _ = caught(|| inside(work));
+        let _ = caught(|| inside(|| voice::heard(work)));
     });
     // SAFETY: the set that was in force.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };

@@ -2,14 +2,16 @@
 //!
 //! Nothing here calls the driver or memtrack, and figures are read without a lock, so that a process can be told about while it ends.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::live_blocks::{Block, LiveBlocks};
 use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS};
 
 /// The driver's functions that are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub(crate) enum Api {
     Alloc,
     AllocAsync,
@@ -78,6 +80,34 @@ struct DeviceBooks {
     vanished_bytes: AtomicU64,
     out_of_memory: AtomicU64,
     largest_refused_bytes: AtomicU64,
+    /// What there was when the largest was refused.
+    refusal: Mutex<Option<Refusal>>,
+}
+
+/// What there was when a request was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) requested_bytes: u64,
+    /// What the program held then, as requested.
+    pub(crate) live_bytes: u64,
+    /// What the device had free, if it said so.
+    pub(crate) device_free_bytes: Option<u64>,
+}
+
+/// Blocks of one size that one function gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiveGroup {
+    pub(crate) api: Api,
+    /// Of each, as requested.
+    pub(crate) bytes: u64,
+    pub(crate) blocks: u64,
+}
+
+impl LiveGroup {
+    /// Of all together.
+    pub(crate) const fn total_bytes(&self) -> u64 {
+        self.bytes.saturating_mul(self.blocks)
+    }
 }
 
 fn add(counter: &AtomicU64, amount: u64) -> u64 {
@@ -100,6 +130,7 @@ impl DeviceBooks {
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// A block is gone that was live.
     fn vanish(&self, bytes: u64) {
         self.fall(bytes);
         add(&self.vanished_blocks, 1);
@@ -128,6 +159,9 @@ impl DeviceBooks {
             vanished_bytes: read(&self.vanished_bytes),
             out_of_memory: read(&self.out_of_memory),
             largest_refused_bytes: read(&self.largest_refused_bytes),
+            // Nobody is waited for.
+            refusal: self.refusal.try_lock().ok().and_then(|refusal| *refusal),
+            live: Vec::new(),
         }
     }
 }
@@ -156,6 +190,10 @@ pub(crate) struct DeviceFigures {
     pub(crate) vanished_bytes: u64,
     pub(crate) out_of_memory: u64,
     pub(crate) largest_refused_bytes: u64,
+    /// When the largest was.
+    pub(crate) refusal: Option<Refusal>,
+    /// What is live, the most bytes first: only in [`Books::figures_with_live`].
+    pub(crate) live: Vec<LiveGroup>,
 }
 
 impl DeviceFigures {
@@ -218,6 +256,16 @@ impl Books {
         }
     }
 
+    /// An allocation that [`failed`](Self::failed) for want of memory, and what the device had free then.
+    pub(crate) fn refused(&self, requested_bytes: u64, device: usize, device_free_bytes: Option<u64>) {
+        let device = self.device(device);
+        let mut largest = device.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        if largest.is_none_or(|largest| requested_bytes > largest.requested_bytes) {
+            let live_bytes = device.live_bytes.load(Ordering::Relaxed);
+            *largest = Some(Refusal { requested_bytes, live_bytes, device_free_bytes });
+        }
+    }
+
     /// Takes a block out before it is freed: once it is, another thread can be given its address.
     pub(crate) fn take(&self, address: u64) -> Option<Block> {
         let block = self.live.remove(address)?;
@@ -246,17 +294,57 @@ impl Books {
 
     /// The device's context is gone and all its memory with it; how many blocks that were.
     pub(crate) fn context_gone(&self, device: usize) -> usize {
-        let gone = self.live.remove_all_of(device);
-        for block in &gone {
-            self.device(device).vanish(block.bytes);
+        let gone = self.take_where(|_, block| block.device == device);
+        let count = gone.len();
+        self.ended(gone, true);
+        count
+    }
+
+    /// Takes out the blocks that are meant: their context is about to end.
+    pub(crate) fn take_where(&self, is_meant: impl Fn(u64, &Block) -> bool) -> Vec<(u64, Block)> {
+        let taken = self.live.remove_where(is_meant);
+        for (_, block) in &taken {
+            self.device(block.device).fall(block.bytes);
         }
-        gone.len()
+        taken
+    }
+
+    /// The blocks that [`take_where`](Self::take_where) gave are gone, or stay.
+    pub(crate) fn ended(&self, taken: Vec<(u64, Block)>, are_gone: bool) {
+        for (address, block) in taken {
+            let device = self.device(block.device);
+            if are_gone {
+                add(&device.vanished_blocks, 1);
+                add(&device.vanished_bytes, block.bytes);
+            } else {
+                device.rise(block.bytes);
+                self.live.insert(address, block);
+            }
+        }
     }
 
     /// The devices that were used.
     pub(crate) fn figures(&self) -> Vec<DeviceFigures> {
         let figures = self.devices.iter().enumerate().map(|(index, device)| device.figures(index));
         figures.filter(DeviceFigures::is_used).collect()
+    }
+
+    /// The devices that were used, with what is live on them. Every block is looked at.
+    pub(crate) fn figures_with_live(&self) -> Vec<DeviceFigures> {
+        let mut groups: BTreeMap<(usize, Api, u64), u64> = BTreeMap::new();
+        self.live.look_at_all(|block| {
+            *groups.entry((block.device.min(UNKNOWN_DEVICE), block.api, block.bytes)).or_default() += 1;
+        });
+        let mut figures = self.figures();
+        for device in &mut figures {
+            let number = device.device.unwrap_or(UNKNOWN_DEVICE);
+            let of_device = groups.range((number, Api::Alloc, 0)..(number + 1, Api::Alloc, 0));
+            device.live = of_device
+                .map(|((_, api, bytes), blocks)| LiveGroup { api: *api, bytes: *bytes, blocks: *blocks })
+                .collect();
+            device.live.sort_by_key(|group| std::cmp::Reverse(group.total_bytes()));
+        }
+        figures
     }
 }
 
@@ -266,7 +354,7 @@ mod tests {
     use crate::live_blocks::Owner;
 
     fn block(bytes: u64, device: usize) -> Block {
-        Block { bytes, device, owner: Owner::Driver }
+        Block { bytes, device, owner: Owner::Driver, api: Api::Alloc }
     }
 
     fn only(books: &Books) -> DeviceFigures {
@@ -340,6 +428,19 @@ mod tests {
     }
 
     #[test]
+    fn a_context_that_does_not_end_keeps_its_blocks() {
+        let books = Books::default();
+        books.allocated(Api::Alloc, 0x1000, block(100, 0));
+        books.allocated(Api::Alloc, 0x2000, block(10, 0));
+        for (are_gone, left) in [(false, (110, 2, 0)), (true, (10, 1, 1))] {
+            let taken = books.take_where(|address, _| address == 0x1000);
+            books.ended(taken, are_gone);
+            let figures = only(&books);
+            assert_eq!((figures.live_bytes, figures.live_blocks, figures.vanished_blocks), left);
+        }
+    }
+
+    #[test]
     fn only_refused_allocations_are_out_of_memory() {
         let books = Books::default();
         books.failed(Api::Alloc, 7, UNKNOWN_DEVICE, OUT_OF_MEMORY);
@@ -348,6 +449,34 @@ mod tests {
         let figures = only(&books);
         assert_eq!(figures.device, None);
         assert_eq!((figures.failed(), figures.out_of_memory, figures.largest_refused_bytes), (3, 2, 7));
+    }
+
+    #[test]
+    fn what_is_live_is_told_by_function_and_size_with_the_most_first() {
+        let books = Books::default();
+        for number in 1..=10 {
+            books.allocated(Api::Alloc, number * 0x1000, block(10, 0));
+        }
+        books.allocated(Api::AllocAsync, 0x10_0000, Block { api: Api::AllocAsync, ..block(70, 0) });
+        books.allocated(Api::Alloc, 0x20_0000, block(5, 1));
+        free(&books, 0x1000);
+        let live: Vec<_> = books.figures_with_live().into_iter().map(|device| device.live).collect();
+        let group = |api, bytes, blocks| LiveGroup { api, bytes, blocks };
+        assert_eq!(live[0], [group(Api::Alloc, 10, 9), group(Api::AllocAsync, 70, 1)]);
+        assert_eq!(live[1], [group(Api::Alloc, 5, 1)]);
+    }
+
+    #[test]
+    fn of_refusals_the_largest_is_told_with_what_there_was_then() {
+        let books = Books::default();
+        books.failed(Api::Alloc, 1, 0, OUT_OF_MEMORY);
+        assert_eq!(only(&books).refusal, None);
+        books.allocated(Api::Alloc, 0x1000, block(100, 0));
+        books.refused(50, 0, Some(7));
+        free(&books, 0x1000);
+        books.refused(40, 0, Some(107));
+        let expected = Refusal { requested_bytes: 50, live_bytes: 100, device_free_bytes: Some(7) };
+        assert_eq!(only(&books).refusal, Some(expected));
     }
 
     #[test]

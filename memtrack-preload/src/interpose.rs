@@ -10,35 +10,45 @@ use crate::cache::{Free, Served};
 use crate::live_blocks::{Block, Owner};
 use crate::process::{Process, caught, counted, inside};
 use crate::real::{Answer, CAPTURE_INVALIDATED, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, UNKNOWN, real};
+use crate::voice::heard;
 
 /// The default stream of the calling thread, which `_ptsz` functions mean by 0.
 const PER_THREAD: u64 = 2;
 
+/// A request that is the driver's.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    api: Api,
+    bytes: u64,
+    /// The stream that it names.
+    stream: Option<u64>,
+}
+
 /// Books an allocation that the driver answered: `result` is what it gave, an address and how many bytes.
 #[inline]
-fn book(process: &Process, api: Api, requested_bytes: u64, answer: Answer, result: impl FnOnce() -> (u64, u64)) {
+fn book(process: &Process, request: Request, answer: Answer, result: impl FnOnce() -> (u64, u64)) {
+    let Request { api, bytes: requested_bytes, stream } = request;
     let _ = caught(|| {
-        let device = process.current_device();
         if answer == SUCCESS {
             let (address, bytes) = result();
-            process.books.allocated(api, address, Block { bytes, device, owner: Owner::Driver });
+            let device = process.device_of(api, address, stream);
+            process.books.allocated(api, address, Block { bytes, device, owner: Owner::Driver, api });
         } else {
+            let (device, free_bytes) = process.device_of_failure(stream, answer);
             process.books.failed(api, requested_bytes, device, answer);
+            if answer == OUT_OF_MEMORY {
+                process.books.refused(requested_bytes, device, free_bytes);
+            }
         }
     });
 }
 
 /// An allocation that is always the driver's: `forward` is its own function.
 #[inline]
-fn allocate(
-    api: Api,
-    requested_bytes: u64,
-    forward: impl FnOnce() -> Answer,
-    result: impl FnOnce() -> (u64, u64),
-) -> Answer {
+fn allocate(request: Request, forward: impl FnOnce() -> Answer, result: impl FnOnce() -> (u64, u64)) -> Answer {
     let Some(process) = counted() else { return forward() };
     let answer = inside(forward);
-    book(process, api, requested_bytes, answer, result);
+    book(process, request, answer, result);
     answer
 }
 
@@ -60,23 +70,26 @@ unsafe fn allocate_or_serve(
     if let Some(cache) = &process.cache
         && bytes > 0
         && !place.is_null()
-        && let Some(served) = caught(|| inside(|| cache.serve(bytes, stream))).flatten()
+        && let Some(served) = caught(|| inside(|| heard(|| cache.serve(bytes, stream)))).flatten()
     {
         let (address, device, owner) = match served {
             Served::At { address, device, stream } => (address, device, Owner::Cache { stream }),
-            Served::OutOfMemory { device } => {
-                let _ = caught(|| process.books.failed(api, bytes, device, OUT_OF_MEMORY));
+            Served::OutOfMemory { device, device_free_bytes } => {
+                let _ = caught(|| {
+                    process.books.failed(api, bytes, device, OUT_OF_MEMORY);
+                    process.books.refused(bytes, device, device_free_bytes);
+                });
                 return OUT_OF_MEMORY;
             }
         };
-        let _ = caught(|| process.books.allocated(api, address, Block { bytes, device, owner }));
+        let _ = caught(|| process.books.allocated(api, address, Block { bytes, device, owner, api }));
         // SAFETY: not null, so the caller's place.
         unsafe { place.write(address) };
         return SUCCESS;
     }
     let answer = inside(forward);
     // SAFETY: the driver has written there.
-    book(process, api, bytes, answer, || (unsafe { place.read() }, bytes));
+    book(process, Request { api, bytes, stream }, answer, || (unsafe { place.read() }, bytes));
     answer
 }
 
@@ -87,7 +100,7 @@ fn free(api: Api, address: u64, how: Free, forward: impl FnOnce() -> Answer) -> 
     let taken = caught(|| process.books.take(address)).flatten();
     let answer = match (taken, &process.cache) {
         (Some(Block { device, owner: Owner::Cache { stream }, .. }), Some(cache)) => {
-            caught(|| inside(|| cache.free(device, address, stream, how))).unwrap_or(UNKNOWN)
+            caught(|| inside(|| heard(|| cache.free(device, address, stream, how)))).unwrap_or(UNKNOWN)
         }
         // The driver would take it, and the cache's segment with it.
         (None, Some(cache)) if caught(|| cache.is_segment(address)).unwrap_or(false) => INVALID_VALUE,
@@ -114,9 +127,9 @@ unsafe extern "C" fn cuMemAllocPitch_v2(
     height: usize,
     element: u32,
 ) -> Answer {
+    let bytes = (width as u64).saturating_mul(height as u64);
     allocate(
-        Api::AllocPitch,
-        (width as u64).saturating_mul(height as u64),
+        Request { api: Api::AllocPitch, bytes, stream: None },
         // SAFETY: the program's own arguments.
         || unsafe { real().mem_alloc_pitch(address, pitch, width, height, element) },
         // SAFETY: the driver has written to both.
@@ -127,8 +140,7 @@ unsafe extern "C" fn cuMemAllocPitch_v2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAllocManaged(address: *mut u64, bytes: usize, flags: u32) -> Answer {
     allocate(
-        Api::AllocManaged,
-        bytes as u64,
+        Request { api: Api::AllocManaged, bytes: bytes as u64, stream: None },
         // SAFETY: the program's own arguments.
         || unsafe { real().mem_alloc_managed(address, bytes, flags) },
         // SAFETY: the driver has written there.
@@ -162,8 +174,7 @@ macro_rules! on_streams {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $pool(address: *mut u64, bytes: usize, pool: u64, stream: u64) -> Answer {
             allocate(
-                Api::AllocFromPoolAsync,
-                bytes as u64,
+                Request { api: Api::AllocFromPoolAsync, bytes: bytes as u64, stream: Some(stream) },
                 // SAFETY: the program's own arguments.
                 || unsafe { real().$pool_real(address, bytes, pool, stream) },
                 // SAFETY: the driver has written there.
@@ -238,12 +249,33 @@ fn context_gone(device: i32) {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxDestroy_v2(context: u64) -> Answer {
+    let Some(process) = counted() else {
+        // SAFETY: the program's own argument.
+        return unsafe { real().context_destroy(context) };
+    };
+    // Taken out before, as for a free: once the context is gone, another can be given these addresses.
+    let taken = caught(|| {
+        process.books.take_where(|address, block| block.owner == Owner::Driver && context_of(address) == Some(context))
+    });
     // SAFETY: the program's own argument.
-    let answer = unsafe { real().context_destroy(context) };
-    if let Some(cache) = counted().and_then(|process| process.cache.as_ref()) {
-        let _ = caught(|| cache.context_destroyed(context));
-    }
+    let answer = inside(|| unsafe { real().context_destroy(context) });
+    let _ = caught(|| {
+        process.books.ended(taken.unwrap_or_default(), answer == SUCCESS);
+        if let Some(cache) = &process.cache {
+            cache.context_destroyed(context);
+        }
+    });
     answer
+}
+
+/// The context that memory is of; `None` for memory of pools, which is of no context, and where the driver does not say.
+fn context_of(address: u64) -> Option<u64> {
+    /// `CU_POINTER_ATTRIBUTE_CONTEXT`
+    const CONTEXT: u32 = 1;
+    let mut context = 0_u64;
+    // SAFETY: a place for a handle, which is what the driver writes for this attribute.
+    let answer = unsafe { real().pointer_get_attribute((&raw mut context).cast(), CONTEXT, address) };
+    (answer == SUCCESS && context != 0).then_some(context)
 }
 
 #[unsafe(no_mangle)]

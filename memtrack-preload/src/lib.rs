@@ -18,8 +18,11 @@
 //! - `off`: passes all on.
 //!
 //! A process that made such a call prints a summary to standard error when it ends, and writes a line for each device to the file that
-//! `MEMTRACK_RUN_FILE` names. While it runs, `MEMTRACK_PUBLISH` has it publish its figures once a second, for `memtrack smi`. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
+//! `MEMTRACK_RUN_FILE` names. While it runs, `MEMTRACK_PUBLISH` has it publish its figures
+//! once a second, for `memtrack smi`. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
 //! where its parent made a call before, and counts for itself where it did not.
+//!
+//! `memtrack-hook` (the crate beside this one) has the same functions compiled into a program. Where a process has both, the library's count (`place`).
 //!
 //! # What it does not see
 //!
@@ -42,6 +45,10 @@ mod cache;
 mod interpose;
 mod live_blocks;
 mod live_figures;
+mod place;
 mod process;
 mod real;
 mod report;
+mod voice;
+
+pub use process::{Mode, TooLate, chosen_mode, set_mode};

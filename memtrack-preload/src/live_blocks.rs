@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::books::Api;
 
 /// Who gave a block to the program, and so who takes it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(crate) struct Block {
     pub(crate) bytes: u64,
     pub(crate) device: usize,
     pub(crate) owner: Owner,
+    /// The function that gave it.
+    pub(crate) api: Api,
 }
 
 /// So many tables, each with its lock.
@@ -63,10 +67,23 @@ impl LiveBlocks {
         if address == 0 { None } else { self.table(address).remove(&address) }
     }
 
-    pub(crate) fn remove_all_of(&self, device: usize) -> Vec<Block> {
-        let of_table =
-            |table| lock(table).extract_if(|_, block| block.device == device).map(|(_, block)| block).collect();
-        self.tables.iter().flat_map::<Vec<Block>, _>(of_table).collect()
+    /// Shows every block, but for those of tables that somebody works on; whether there were none of these. Never waits: at the end
+    /// of a process nobody may be left to open a lock.
+    pub(crate) fn look_at_all(&self, mut look: impl FnMut(&Block)) -> bool {
+        let mut saw_all = true;
+        for table in &self.tables {
+            match table.try_lock() {
+                Ok(table) => table.values().for_each(&mut look),
+                Err(TryLockError::Poisoned(table)) => table.into_inner().values().for_each(&mut look),
+                Err(TryLockError::WouldBlock) => saw_all = false,
+            }
+        }
+        saw_all
+    }
+
+    pub(crate) fn remove_where(&self, is_meant: impl Fn(u64, &Block) -> bool) -> Vec<(u64, Block)> {
+        let of_table = |table| lock(table).extract_if(|address, block| is_meant(*address, block)).collect();
+        self.tables.iter().flat_map::<Vec<(u64, Block)>, _>(of_table).collect()
     }
 }
 

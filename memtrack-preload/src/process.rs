@@ -4,26 +4,77 @@ use std::cell::Cell;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::at_exit;
-use crate::books::{Books, UNKNOWN_DEVICE};
-use crate::cache::Cache;
-use crate::live_figures;
-use crate::real::{SUCCESS, real};
+use crate::books::{Api, Books, UNKNOWN_DEVICE};
+use crate::cache::{Cache, beside_captures, current_context, in_context};
+use crate::place::Place;
+use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS, real};
+use crate::{live_figures, voice};
 
 /// Says what is done.
 const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
 
+/// Streams with handles up to this one, `CU_STREAM_PER_THREAD`, are those of the thread's context.
+const LAST_BUILT_IN: u64 = 2;
+
 /// What is done with the program's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// They are passed on.
     Off,
+    /// They are counted and passed on.
     Observe,
+    /// They are counted, and served by memtrack's caching allocator.
     Cache,
 }
 
+/// The first call was made, and what is done with calls is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLate;
+
+/// What [`set_mode`] said, as [`Mode::number`] has it; 0 for nothing.
+static CHOSEN: AtomicU32 = AtomicU32::new(0);
+
+/// Says what is done in place of what `MEMTRACK_PRELOAD` says, before the first call.
+///
+/// # Errors
+///
+/// [`TooLate`] when that call was made.
+pub fn set_mode(mode: Mode) -> Result<(), TooLate> {
+    if PROCESS.get().is_some() {
+        return Err(TooLate);
+    }
+    CHOSEN.store(mode.number(), Ordering::Release);
+    Ok(())
+}
+
+/// What [`set_mode`] said.
+pub fn chosen_mode() -> Option<Mode> {
+    Mode::from_number(CHOSEN.load(Ordering::Acquire))
+}
+
 impl Mode {
+    /// As it goes from one copy of this code to another.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Off => 1,
+            Self::Observe => 2,
+            Self::Cache => 3,
+        }
+    }
+
+    /// The mode with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Off),
+            2 => Some(Self::Observe),
+            3 => Some(Self::Cache),
+            _ => None,
+        }
+    }
+
     /// The words of the environment variable.
     fn parse(text: &str) -> Option<Self> {
         match text {
@@ -81,10 +132,15 @@ pub(crate) fn counted() -> Option<&'static Process> {
 #[cold]
 fn begin() -> Option<&'static Process> {
     let begun = PROCESS.get_or_init(|| {
-        let mode = Mode::from_env();
+        // The other copy counts, to which all is passed on.
+        if matches!(Place::own(), Place::BesideLibrary(_)) {
+            return None;
+        }
+        let mode = chosen_mode().unwrap_or_else(Mode::from_env);
         if mode == Mode::Off {
             return None;
         }
+        voice::begin();
         at_exit::register();
         if mode == Mode::Observe {
             live_figures::begin();
@@ -135,6 +191,37 @@ impl Process {
         }
     }
 
+    /// The device of memory that was allocated, which need not be the current one where a stream or a pool says which.
+    #[inline]
+    pub(crate) fn device_of(&self, api: Api, address: u64, stream: Option<u64>) -> usize {
+        if self.device_count.load(Ordering::Relaxed) == 0 {
+            self.first_device();
+        }
+        let says_which = match stream {
+            Some(stream) => stream > LAST_BUILT_IN || api == Api::AllocFromPoolAsync,
+            None => false,
+        };
+        if says_which && address != 0 && self.device_count.load(Ordering::Relaxed) > 1 {
+            return device_of_memory(address).unwrap_or_else(|| self.current_device());
+        }
+        self.current_device()
+    }
+
+    /// The device that a failed request was for, and what it has free if it had too little.
+    #[cold]
+    pub(crate) fn device_of_failure(&self, stream: Option<u64>, answer: Answer) -> (usize, Option<u64>) {
+        let ask = || {
+            let device = self.current_device();
+            (device, (answer == OUT_OF_MEMORY).then(free_bytes).flatten())
+        };
+        let of_other =
+            stream.filter(|stream| *stream > LAST_BUILT_IN && self.device_count.load(Ordering::Relaxed) != 1);
+        match of_other.and_then(context_of_stream) {
+            Some(context) if context != current_context() => in_context(context, |_| ask()),
+            _ => ask(),
+        }
+    }
+
     #[cold]
     fn first_device(&self) -> usize {
         let mut count = 0;
@@ -144,6 +231,30 @@ impl Process {
         }
         ask_device()
     }
+}
+
+fn device_of_memory(address: u64) -> Option<usize> {
+    /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
+    const DEVICE_ORDINAL: u32 = 9;
+    let mut device = -1_i32;
+    // SAFETY: a place for one number, which is what the driver writes for this attribute.
+    let answer = unsafe { real().pointer_get_attribute((&raw mut device).cast(), DEVICE_ORDINAL, address) };
+    if answer == SUCCESS { usize::try_from(device).ok() } else { None }
+}
+
+fn context_of_stream(stream: u64) -> Option<u64> {
+    let mut context = 0;
+    // SAFETY: the program's own stream, which the driver has just been given, and a place for one handle.
+    let answer = unsafe { real().stream_get_context(stream, &raw mut context) };
+    (answer == SUCCESS).then_some(context)
+}
+
+/// What the current device has free.
+fn free_bytes() -> Option<u64> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: places for two numbers.
+    let answer = beside_captures(|| unsafe { real().mem_get_info(&raw mut free, &raw mut total) });
+    (answer == SUCCESS).then_some(free as u64)
 }
 
 fn ask_device() -> usize {
@@ -165,6 +276,13 @@ mod tests {
         assert_eq!(Mode::parse("off"), Some(Mode::Off));
         assert_eq!(Mode::parse("Cache"), None);
         assert_eq!(Mode::parse("1"), None);
+    }
+
+    #[test]
+    fn modes_have_numbers_and_nothing_else_has_one() {
+        let modes = [Mode::Off, Mode::Observe, Mode::Cache];
+        assert_eq!(modes.map(|mode| Mode::from_number(mode.number())), modes.map(Some));
+        assert_eq!((Mode::from_number(0), Mode::from_number(4)), (None, None));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The driver's own functions, looked up in the driver's own library.
 //!
-//! They are looked for behind `libcuda.so.1` and under no other name: this library answers to `libcuda.so`. Nothing is remembered here
-//! of any call.
+//! They are looked for behind `libcuda.so.1` and under no other name: this library answers to `libcuda.so`. A copy of this code that
+//! is compiled into a program which also has the library takes the library's functions for the driver's. Nothing is remembered here of
+//! any call.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::place::Place;
 
 /// `CUresult`.
 pub(crate) type Answer = u32;
@@ -89,6 +92,11 @@ driver_functions! {
     /// Likewise, where handle 0 is the thread's own stream.
     mem_free_async_ptsz: b"cuMemFreeAsync_ptsz\0" (address: u64, stream: u64);
 
+    /// What is free and what there is, of the current device.
+    mem_get_info: b"cuMemGetInfo_v2\0" (free: *mut usize, total: *mut usize);
+    /// What is known of an address.
+    pointer_get_attribute: b"cuPointerGetAttribute\0" (value: *mut c_void, attribute: u32, address: u64);
+
     /// How many devices there are.
     device_get_count: b"cuDeviceGetCount\0" (count: *mut i32);
     /// What identifies one.
@@ -155,7 +163,12 @@ driver_functions! {
 pub(crate) fn real() -> &'static Real {
     static REAL: OnceLock<Real> = OnceLock::new();
     REAL.get_or_init(|| {
-        // SAFETY: the driver's initialisers are those that any CUDA program runs; as a dependency of this library it is open already.
+        if let Place::BesideLibrary(library) = Place::own() {
+            // What is not in the library itself is found behind it.
+            return Real::look_up(library);
+        }
+        // SAFETY: the driver's initialisers are those that any CUDA program runs; a program that
+        // gets here has it open already, but for one that asks too early.
         match unsafe { Library::open(Some(DRIVER), RTLD_NOW | RTLD_LOCAL) } {
             Ok(library) => {
                 let real = Real::look_up(&library);

@@ -7,13 +7,16 @@ use memtrack::plain_text::counted;
 use memtrack::run_file;
 use memtrack::units::Bytes;
 
-use crate::books::{Api, DeviceFigures};
+use crate::books::{Api, DeviceFigures, LiveGroup};
 use crate::cache::Cache;
 use crate::process::{Mode, Process};
 
+/// So many groups of live blocks are told of.
+const LIVE_GROUPS: usize = 5;
+
 /// Prints the summary and writes the run file. A process that allocated nothing and freed nothing is not told of.
 pub(crate) fn tell(process: &Process) {
-    let devices = process.books.figures();
+    let devices = process.books.figures_with_live();
     if devices.is_empty() {
         return;
     }
@@ -82,6 +85,15 @@ fn try_write_device(text: &mut String, mode: Mode, device: &DeviceFigures) -> st
         let refused = counted(device.out_of_memory, "request");
         writeln!(text, "  out of memory: {refused} refused, the largest {}", size(device.largest_refused_bytes))?;
     }
+    if let Some(refusal) = device.refusal {
+        let requested = size(refusal.requested_bytes);
+        write!(text, "    when {requested} was refused, the program held {}", size(refusal.live_bytes))?;
+        match refusal.device_free_bytes {
+            Some(bytes) => writeln!(text, ", and the device had {} free", size(bytes))?,
+            None => writeln!(text)?,
+        }
+    }
+    write_live(text, &device.live)?;
     if device.vanished_blocks > 0 {
         let blocks = counted(device.vanished_blocks, "block");
         let bytes = size(device.vanished_bytes);
@@ -90,6 +102,32 @@ fn try_write_device(text: &mut String, mode: Mode, device: &DeviceFigures) -> st
     if device.unknown_frees > 0 {
         let frees = counted(device.unknown_frees, "free");
         writeln!(text, "  {frees} of memory whose allocation was not seen")?;
+    }
+    Ok(())
+}
+
+/// What the program has not freed.
+fn write_live(text: &mut String, live: &[LiveGroup]) -> std::fmt::Result {
+    let (told, left_out) = live.split_at(live.len().min(LIVE_GROUPS));
+    if !told.is_empty() {
+        writeln!(text, "  live at the end, by function and size:")?;
+    }
+    for group in told {
+        let (name, blocks, each) = (group.api.name(), counted(group.blocks, "block"), Bytes::unsigned(group.bytes));
+        match group.blocks {
+            1 => writeln!(text, "    {name:<22} {blocks:>12} of {each}")?,
+            _ => writeln!(
+                text,
+                "    {name:<22} {blocks:>12} of {each}, {} together",
+                Bytes::unsigned(group.total_bytes())
+            )?,
+        }
+    }
+    if !left_out.is_empty() {
+        let (sizes, blocks) = (left_out.len() as u64, left_out.iter().map(|group| group.blocks).sum());
+        let bytes = left_out.iter().map(LiveGroup::total_bytes).sum();
+        let (sizes, blocks, bytes) = (counted(sizes, "size"), counted(blocks, "block"), Bytes::unsigned(bytes));
+        writeln!(text, "    of {sizes} more {blocks}, {bytes} together")?;
     }
     Ok(())
 }
@@ -129,6 +167,13 @@ fn calls_line(mode: Mode, device: &DeviceFigures) -> String {
     let DeviceFigures { live_bytes, live_blocks, peak_bytes, allocated_bytes, .. } = device;
     let DeviceFigures { vanished_blocks, vanished_bytes, unknown_frees, .. } = device;
     let DeviceFigures { out_of_memory, largest_refused_bytes, .. } = device;
+    let groups = device.live.iter().map(|LiveGroup { api, bytes, blocks }| {
+        format!(r#"{{"function":"{}","bytes":{bytes},"blocks":{blocks}}}"#, api.name())
+    });
+    let groups = groups.collect::<Vec<_>>().join(",");
+    let number = |bytes: Option<u64>| bytes.map_or_else(|| "null".to_owned(), |bytes| bytes.to_string());
+    let refused_live = number(device.refusal.map(|refusal| refusal.live_bytes));
+    let refused_free = number(device.refusal.and_then(|refusal| refusal.device_free_bytes));
     let mut line = format!(
         r#"{{"schema":"memtrack.run","version":1,"kind":"preload","process":{process},"device":"{name}","mode":"{mode}","calls":{{{calls}}}"#
     );
@@ -136,7 +181,8 @@ fn calls_line(mode: Mode, device: &DeviceFigures) -> String {
         line,
         concat!(
             r#","live_bytes":{},"live_blocks":{},"peak_bytes":{},"allocated_bytes":{}"#,
-            r#","vanished_blocks":{},"vanished_bytes":{},"unknown_frees":{},"ooms":{},"largest_refused_bytes":{}}}"#
+            r#","vanished_blocks":{},"vanished_bytes":{},"unknown_frees":{},"ooms":{},"largest_refused_bytes":{}"#,
+            r#","live_bytes_at_refusal":{},"device_free_bytes_at_refusal":{},"live":[{}]}}"#
         ),
         live_bytes,
         live_blocks,
@@ -147,6 +193,9 @@ fn calls_line(mode: Mode, device: &DeviceFigures) -> String {
         unknown_frees,
         out_of_memory,
         largest_refused_bytes,
+        refused_live,
+        refused_free,
+        groups,
     );
     line
 }

@@ -37,6 +37,11 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH")]
     pub run_file: Option<PathBuf>,
 
+    /// Publish figures once a second while the program runs, which `memtrack smi` and `memtrack check` show; into FOLDER, or into the
+    /// one that they look into by themselves
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub publish: Option<PathBuf>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub program: Vec<OsString>,
@@ -68,6 +73,9 @@ fn start(options: &RunOptions) -> (u8, String) {
     command.env("LD_PRELOAD", preload).env("MEMTRACK_PRELOAD", if options.cache { "cache" } else { "observe" });
     if let Some(run_file) = &options.run_file {
         command.env(memtrack::run_file::ENVIRONMENT_VARIABLE, run_file);
+    }
+    if let Some(folder) = &options.publish {
+        command.env(memtrack::publish::ENVIRONMENT_VARIABLE, folder);
     }
     let error = command.exec();
     let status = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };

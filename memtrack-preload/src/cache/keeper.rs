@@ -13,6 +13,7 @@ use memtrack::{CachingAllocator, publish};
 use super::lock;
 use crate::apart;
 use crate::live_figures::PUBLISHED_EVERY;
+use crate::voice;
 
 /// A program that begins, and one that ends, waits no longer for this thread.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -69,6 +70,7 @@ fn keep(allocator: &CachingAllocator, ended: &Receiver<()>, tell: &Sender<String
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
+    text = voice::without_own_lines(&text);
     text += &figures(allocator);
     if publishes {
         // A process that ended has no figures.

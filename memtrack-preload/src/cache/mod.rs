@@ -21,9 +21,10 @@
 //! `cuIpcGetMemHandle` speak of the segment that a block lies in. Memory of primary contexts lasts until `cuDevicePrimaryCtxReset`,
 //! because memtrack holds them; after a reset the driver serves that device.
 //!
-//! Here live who serves what (this file), the device that memtrack is given (`device`) with its streams (`streams`), and the thread that
-//! has the epoch (`keeper`).
+//! Here live who serves what (this file), the device that memtrack is given (`device`) with its streams (`streams`), what could not be
+//! waited for (`deferred`), and the thread that has the epoch (`keeper`).
 
+mod deferred;
 mod device;
 mod keeper;
 mod streams;
@@ -32,22 +33,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memtrack::device::{Cuda, Stream};
-use memtrack::{AllocationError, CachingAllocator};
+use memtrack::{AllocationError, CachingAllocator, OomHook, OomResponse};
 
+use self::deferred::Deferred;
 use self::device::ServedDevice;
 use self::keeper::Keeper;
 use self::streams::IDLE;
 use crate::books::DEVICE_COUNT;
 use crate::real::{Answer, RELAXED, SUCCESS, UNKNOWN, real};
+use crate::voice;
 
 /// Errors of calls that a capture does not allow, `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and its like.
 const CAPTURE_ERRORS: std::ops::RangeInclusive<Answer> = 900..=909;
+
+/// All blocks are allocated at a line of this file, which says a reader of memtrack's texts nothing.
+pub(crate) const ALLOCATING_FILE: &str = file!();
 
 /// An allocation that was not left to the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     At { address: u64, device: usize, stream: u64 },
-    OutOfMemory { device: usize },
+    OutOfMemory { device: usize, device_free_bytes: Option<u64> },
 }
 
 /// How the program frees.
@@ -66,8 +72,9 @@ struct DeviceCache {
     allocator: CachingAllocator,
     keeper: Keeper,
     /// Freed by `cuMemFree` while the driver refused to wait.
-    deferred: Mutex<Vec<u64>>,
-    deferred_count: AtomicUsize,
+    deferred: Arc<Deferred>,
+    /// Gives these back when memory is short.
+    _gives_deferred_back: OomHook,
 }
 
 /// All devices.
@@ -80,7 +87,7 @@ pub(crate) struct Cache {
     /// `None` where the device cannot be served.
     devices: [OnceLock<Option<DeviceCache>>; DEVICE_COUNT],
     /// Captures under way.
-    captures: AtomicUsize,
+    captures: Arc<AtomicUsize>,
     /// One device at a time is opened; contexts that are no primary ones.
     foreign: Mutex<Vec<u64>>,
 }
@@ -90,14 +97,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn current_context() -> u64 {
+pub(crate) fn current_context() -> u64 {
     let mut context = 0;
     // SAFETY: a place for one handle.
     if unsafe { real().context_get_current(&raw mut context) } == SUCCESS { context } else { 0 }
 }
 
 /// Makes a context the thread's while the work is done, which is told whether it was before.
-fn in_context<R>(context: u64, work: impl FnOnce(bool) -> R) -> R {
+pub(crate) fn in_context<R>(context: u64, work: impl FnOnce(bool) -> R) -> R {
     let before = current_context();
     if before == context {
         return work(true);
@@ -111,7 +118,7 @@ fn in_context<R>(context: u64, work: impl FnOnce(bool) -> R) -> R {
 }
 
 /// Does work whose driver calls have nothing to do with captures under way, such as asking about an event, and break none then.
-fn beside_captures<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn beside_captures<R>(work: impl FnOnce() -> R) -> R {
     let mut mode = RELAXED;
     // SAFETY: a place for the mode; it is put back below.
     let is_exchanged = unsafe { real().thread_exchange_capture_mode(&raw mut mode) } == SUCCESS;
@@ -137,7 +144,7 @@ impl Default for Cache {
             contexts: std::array::from_fn(|_| AtomicU64::new(0)),
             end: AtomicUsize::new(0),
             devices: std::array::from_fn(|_| OnceLock::new()),
-            captures: AtomicUsize::new(0),
+            captures: Arc::default(),
             foreign: Mutex::default(),
         }
     }
@@ -175,7 +182,7 @@ impl Cache {
             foreign.push(context);
             return None;
         }
-        let opened = self.devices[index].get_or_init(|| match DeviceCache::open(index, context) {
+        let opened = self.devices[index].get_or_init(|| match DeviceCache::open(index, context, &self.captures) {
             Ok(opened) => {
                 self.contexts[index].store(context, Ordering::Release);
                 self.end.fetch_max(index + 1, Ordering::Release);
@@ -204,19 +211,14 @@ impl Cache {
             Some(handle) => cache.device.streams().name(handle)?,
         };
         let allocate = || cache.allocator.allocate_raw(bytes, Stream(stream));
-        let outcome = if self.is_capturing() {
-            beside_captures(allocate)
-        } else {
-            match allocate() {
-                Err(AllocationError::OutOfMemory(_)) if cache.free_deferred() => allocate(),
-                outcome => outcome,
-            }
-        };
+        let outcome = if self.is_capturing() { beside_captures(allocate) } else { allocate() };
         match outcome {
             Ok(address) => Some(Served::At { address, device, stream }),
-            Err(AllocationError::OutOfMemory(_) | AllocationError::TooLarge { .. }) => {
-                Some(Served::OutOfMemory { device })
+            Err(AllocationError::OutOfMemory(error)) => {
+                voice::out_of_memory(&error);
+                Some(Served::OutOfMemory { device, device_free_bytes: error.device_free_bytes })
             }
+            Err(AllocationError::TooLarge { .. }) => Some(Served::OutOfMemory { device, device_free_bytes: None }),
             Err(_) => None,
         }
     }
@@ -252,7 +254,7 @@ impl Cache {
         }
         in_context(cache.device.context(), |is_current| match free {
             Free::Waiting if is_capturing => {
-                cache.defer(vec![address]);
+                cache.deferred.put(vec![address]);
                 SUCCESS
             }
             Free::Waiting => cache.free_waiting(address),
@@ -313,13 +315,30 @@ fn is_primary(context: u64, device: i32) -> bool {
 }
 
 impl DeviceCache {
-    fn open(index: usize, context: u64) -> Result<Self, String> {
+    fn open(index: usize, context: u64, captures: &Arc<AtomicUsize>) -> Result<Self, String> {
         let cuda = Cuda::new(index).map_err(|error| error.to_string())?;
         let device = Arc::new(ServedDevice::new(cuda, context));
         let allocator =
             CachingAllocator::from_env(Arc::<ServedDevice>::clone(&device)).map_err(|error| error.to_string())?;
         let keeper = Keeper::start(&allocator);
-        Ok(Self { device, allocator, keeper, deferred: Mutex::default(), deferred_count: AtomicUsize::new(0) })
+        let deferred = Arc::<Deferred>::default();
+        let hook = {
+            let (of_hook, deferred, captures) = (allocator.clone(), Arc::clone(&deferred), Arc::clone(captures));
+            allocator.on_oom(move |error| {
+                // A wait would break a capture.
+                if captures.load(Ordering::Acquire) > 0 {
+                    return OomResponse::GiveUp;
+                }
+                match deferred.give_back(&of_hook) {
+                    0 => OomResponse::GiveUp,
+                    count => {
+                        voice::deferred_freed(error.requested_bytes, count);
+                        OomResponse::Retry
+                    }
+                }
+            })
+        };
+        Ok(Self { device, allocator, keeper, deferred, _gives_deferred_back: hook })
     }
 
     fn give_back(&self, address: u64) -> Answer {
@@ -345,56 +364,20 @@ impl DeviceCache {
 
     fn free_waiting(&self, address: u64) -> Answer {
         // Taken out before the wait: what is put in after it is not covered by it.
-        let deferred = self.take_deferred();
+        let deferred = self.deferred.take();
         // SAFETY: no arguments.
         let answer = unsafe { real().context_synchronize() };
         if answer == SUCCESS {
-            self.give_all_back(deferred);
+            for address in deferred {
+                self.give_back(address);
+            }
             return self.give_back(address);
         }
-        self.defer(deferred);
+        self.deferred.put(deferred);
         if !CAPTURE_ERRORS.contains(&answer) {
             return answer;
         }
-        self.defer(vec![address]);
+        self.deferred.put(vec![address]);
         SUCCESS
-    }
-
-    /// Waits, and gives back what could not be waited for when it was freed; whether there was any.
-    fn free_deferred(&self) -> bool {
-        let deferred = self.take_deferred();
-        if deferred.is_empty() {
-            return false;
-        }
-        // SAFETY: no arguments.
-        if unsafe { real().context_synchronize() } != SUCCESS {
-            self.defer(deferred);
-            return false;
-        }
-        self.give_all_back(deferred);
-        true
-    }
-
-    fn take_deferred(&self) -> Vec<u64> {
-        if self.deferred_count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let mut deferred = lock(&self.deferred);
-        self.deferred_count.store(0, Ordering::Release);
-        std::mem::take(&mut *deferred)
-    }
-
-    fn defer(&self, addresses: Vec<u64>) {
-        if !addresses.is_empty() {
-            let mut deferred = lock(&self.deferred);
-            deferred.extend(addresses);
-            self.deferred_count.store(deferred.len(), Ordering::Release);
-        }
-    }
-
-    fn give_all_back(&self, deferred: Vec<u64>) {
-        for address in deferred {
-            self.give_back(address);
-        }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Device {
     /// The pool set by `cuDeviceSetMemPool`.
     pub(crate) current_pool: Option<u64>,
     pub(crate) default_pool: Option<u64>,
-    /// `cuCtxCreate` made one, which shares everything with the primary one but its handle.
+    /// `cuCtxCreate` made one, which shares everything with the primary one but its handle and what `cuMemAlloc` gives in it.
     has_second_context: bool,
 }
 
@@ -57,6 +57,11 @@ fn context_handle(device: usize) -> u64 {
 /// The handle of the one context that `cuCtxCreate` makes for a device.
 fn second_context_handle(device: usize) -> u64 {
     context_handle(device) + 0x80
+}
+
+/// The thread's context; 0 is none.
+pub(crate) fn current_context() -> u64 {
+    CURRENT.get()
 }
 
 impl State {
@@ -240,6 +245,9 @@ extern "C" fn cuCtxDestroy_v2(context: u64) -> u32 {
             return Err(INVALID_CONTEXT);
         }
         state.devices[index].has_second_context = false;
+        let found = state.allocations.iter().filter(|(_, found)| found.context == context && !found.is_freed);
+        let addresses: Vec<u64> = found.map(|(address, _)| *address).collect();
+        addresses.into_iter().try_for_each(|address| crate::memory::free(state, address))?;
         if CURRENT.get() == context {
             CURRENT.set(0);
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use crate::devices::current_context;
 use crate::errors::{Answer, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::mapping::Mapping;
 use crate::state::{Access, PAGE_BYTES, State, call, put};
@@ -20,6 +21,8 @@ pub(crate) struct Allocation {
     /// As asked for.
     pub(crate) bytes: u64,
     pub(crate) origin: Origin,
+    /// The context that it is of and ends with; 0 for memory of pools.
+    pub(crate) context: u64,
     /// Freed in stream order: work queued before still reaches it, new calls do not.
     pub(crate) is_freed: bool,
     _memory: Mapping,
@@ -57,7 +60,9 @@ impl State {
     pub(crate) fn add_allocation(&mut self, device: usize, bytes: u64, origin: Origin) -> Answer<u64> {
         let memory = Mapping::memory(bytes).ok_or(OUT_OF_MEMORY)?;
         let address = memory.address();
-        self.allocations.insert(address, Allocation { device, bytes, origin, is_freed: false, _memory: memory });
+        let context = if origin == Origin::Device { current_context() } else { 0 };
+        self.allocations
+            .insert(address, Allocation { device, bytes, origin, context, is_freed: false, _memory: memory });
         Ok(address)
     }
 
@@ -87,6 +92,23 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> u32
         unsafe { put(free, device.free_bytes() as usize) }?;
         // SAFETY: likewise.
         unsafe { put(total, device.capacity_bytes as usize) }
+    })
+}
+
+/// The two attributes that are asked for: the context, and the device.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, attribute: u32, address: u64) -> u32 {
+    call("cuPointerGetAttribute", |state| {
+        let before = state.allocations.range(..=address).next_back();
+        let found = before.filter(|(start, found)| address < *start + found.bytes && !found.is_freed);
+        let (_, found) = found.ok_or(INVALID_VALUE)?;
+        match attribute {
+            // SAFETY: the caller's place for a handle, as cuda.h asks.
+            1 => unsafe { put(value.cast(), found.context) },
+            // SAFETY: the caller's place for a number, as cuda.h asks.
+            9 => unsafe { put(value.cast(), found.device as i32) },
+            _ => Err(INVALID_VALUE),
+        }
     })
 }
 

@@ -3,7 +3,7 @@
 //! Used bytes are exact and fall at the `cuMemFreeAsync` call; reserved bytes grow by 32 MiB at a time, fall at the next
 //! synchronisation down to the release threshold, and their high mark counts a refused attempt too.
 
-use crate::errors::{Answer, INVALID_DEVICE, INVALID_VALUE, OUT_OF_MEMORY};
+use crate::errors::{Answer, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::memory::Origin;
 use crate::state::{Access, HandleKind, State, call, free_handle, put};
 use crate::streams::Work;
@@ -145,7 +145,9 @@ unsafe extern "C" fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u6
     call("cuMemAllocAsync", |state| {
         let key = state.stream_key(stream)?;
         state.check_uncaptured(key)?;
-        let device = state.current_device()?;
+        state.current_device()?;
+        // The stream's device, whichever is current.
+        let device = state.streams.get(&key).ok_or(INVALID_HANDLE)?.device;
         let pool = state.current_pool(device);
         // SAFETY: the caller's place, as cuda.h asks.
         unsafe { allocate(state, address, bytes, pool) }

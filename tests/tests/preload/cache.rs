@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::child::{Ended, Folder, run, run_program, run_with};
+use crate::child::{Ended, Folder};
 use crate::linked;
+use crate::subject::{run, run_under, run_with};
 
 fn epoch<'a>(ended: &'a Ended, device: &str) -> &'a Value {
     let lines = ended.run_file.as_ref().unwrap_or_else(|| panic!("no run file: {ended:#?}"));
@@ -55,7 +56,7 @@ fn the_cache_is_configured_by_the_environment() {
 fn a_program_that_links_the_driver_is_served() {
     let folder = Folder::new();
     let Some(program) = linked::build(&folder) else { return };
-    let ended = run_program(&folder, "cache", &program, &[], &[]).expect_success();
+    let ended = run_under(&folder, "cache", &program, &[], &[]).expect_success();
     assert_eq!(ended.calls_on("cuda:0")["calls"]["cuMemAlloc"]["done"], 100);
     assert_eq!(epoch(&ended, "cuda:0")["phases"][0]["allocations"], 200);
     assert!(ended.errors.contains("cache: 2 allocations of the driver"), "{}", ended.errors);
@@ -163,4 +164,62 @@ fn no_block_is_anothers_while_it_is_held() {
 fn pages_of_a_destroyed_stream_are_anothers() {
     let settings = [("MEMTRACK_ALLOC_CONF", "policy:compact")];
     run_with("cache", "compact-destroyed-stream", &settings).expect_success();
+}
+
+#[test]
+fn a_retry_that_helped_is_told_with_what_was_asked_and_given_back() {
+    let ended = run("cache", "out-of-memory").expect_success();
+    let lines: Vec<&str> = ended.errors.lines().filter(|line| line.contains("of the cache were given back")).collect();
+    assert_eq!(lines.len(), 2, "{}", ended.errors);
+    for part in
+        ["memtrack: cuda:0: there was no memory for 40.00 MiB; 40.00 MiB of the cache", "and the request was served"]
+    {
+        assert!(lines[0].contains(part), "{part}: {}", lines[0]);
+    }
+}
+
+#[test]
+fn an_out_of_memory_is_told_with_its_findings_when_it_happens() {
+    let ended = run("cache", "out-of-memory").expect_success();
+    let (told, summary) = ended.errors.split_once("memtrack: cuda:0, cached:").unwrap();
+    for part in ["memtrack: out of memory on cuda:0: tried to allocate 40.00 MiB", "live-memory-too-large"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.contains("  holds 40.00 MiB in 1 block\n"), "no line of the library's own: {told}");
+    assert!(summary.contains("2 requests refused"), "{summary}");
+}
+
+#[test]
+fn what_is_told_often_is_told_less() {
+    let ended = run("cache", "out-of-memory-again-and-again").expect_success();
+    assert_eq!(ended.calls_on("cuda:0")["ooms"], 20);
+    assert_eq!(ended.errors.matches("tried to allocate 80.00 MiB").count(), 7, "{}", ended.errors);
+    assert!(ended.errors.contains("(out of memory number 16)"), "{}", ended.errors);
+    assert!(ended.errors.contains(", for the 16th time"), "{}", ended.errors);
+}
+
+#[test]
+fn a_post_mortem_is_left_where_it_is_asked_for_and_its_place_is_told() {
+    let folder = Folder::new();
+    let dump = folder.path("dump");
+    let more = [("MEMTRACK_OOM_DUMP", dump.to_str().unwrap())];
+    let ended = run_with("cache", "out-of-memory", &more).expect_success();
+    let left: Vec<_> = std::fs::read_dir(&dump).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 1);
+    assert!(left[0].join("report.txt").is_file());
+    let place = format!("memtrack: cuda:0: what memory was like when it ran out is in {}", left[0].display());
+    assert!(ended.errors.contains(&place), "{}", ended.errors);
+}
+
+#[test]
+fn what_was_freed_during_a_capture_is_waited_for_before_the_program_is_out_of_memory() {
+    let ended = run("cache", "out-of-memory-deferred").expect_success();
+    assert!(
+        ended.errors.contains("memtrack: no memory for 40.00 MiB; what was freed during a capture (1 block)"),
+        "{}",
+        ended.errors
+    );
+    // The one during the capture; that which was mended is none.
+    assert_eq!(ended.calls_on("cuda:0")["ooms"], 1);
+    assert_eq!(epoch(&ended, "cuda:0")["ooms"], 1, "{ended:#?}");
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 /// The library: the one of this build, or another to measure.
-fn preload_library() -> PathBuf {
+pub(crate) fn preload_library() -> PathBuf {
     let library = env::var_os("MEMTRACK_PRELOAD_LIBRARY").map(PathBuf::from);
     let library = library.unwrap_or_else(|| built("libmemtrack_preload.so"));
     // The loader does without a library that is not there.
@@ -92,10 +91,17 @@ impl Ended {
     }
 }
 
-/// Runs a program under the library.
+/// Whether the library is preloaded, and what `MEMTRACK_PRELOAD` says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Preload {
+    Yes(&'static str),
+    No(&'static str),
+}
+
+/// Runs a program, under the library or not.
 pub(crate) fn run_program(
     folder: &Folder,
-    mode: &str,
+    preload: Preload,
     program: &Path,
     arguments: &[&str],
     more: &[(&str, &str)],
@@ -104,10 +110,17 @@ pub(crate) fn run_program(
     let _ = fs::remove_file(&run_file);
     let mut command = Command::new(program);
     command.args(arguments);
-    for variable in ["MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH", "LD_LIBRARY_PATH"] {
+    for variable in ["MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH", "MEMTRACK_OOM_DUMP", "LD_PRELOAD"] {
         command.env_remove(variable);
     }
-    command.env("LD_LIBRARY_PATH", &folder.0).env("LD_PRELOAD", preload_library());
+    command.env("LD_LIBRARY_PATH", &folder.0);
+    let mode = match preload {
+        Preload::Yes(mode) => {
+            command.env("LD_PRELOAD", preload_library());
+            mode
+        }
+        Preload::No(mode) => mode,
+    };
     command.env("MEMTRACK_PRELOAD", mode).env("MEMTRACK_RUN_FILE", &run_file);
     command.envs(more.iter().copied());
     let output = command.output().unwrap();
@@ -119,14 +132,4 @@ pub(crate) fn run_program(
         errors: text(output.stderr),
         run_file: fs::read_to_string(&run_file).ok().map(|lines| lines.lines().map(parse).collect()),
     }
-}
-
-/// Runs the program of these tests, which opens `libcuda.so` through cudarc.
-pub(crate) fn run(mode: &str, what: &str) -> Ended {
-    run_with(mode, what, &[])
-}
-
-pub(crate) fn run_with(mode: &str, what: &str, more: &[(&str, &str)]) -> Ended {
-    let program: &OsStr = env!("CARGO_BIN_EXE_preload-subject").as_ref();
-    run_program(&Folder::new(), mode, Path::new(program), &[what], more)
 }

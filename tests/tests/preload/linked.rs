@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::child::{Folder, run_program};
+use crate::child::Folder;
+use crate::subject::run_under;
 
 /// The functions the program is linked with, in a library of the driver's SONAME.
 const STUB: &str = "
@@ -76,7 +77,7 @@ pub(crate) fn build(folder: &Folder) -> Option<PathBuf> {
 fn every_call_of_a_program_that_links_the_driver_is_counted() {
     let folder = Folder::new();
     let Some(program) = build(&folder) else { return };
-    let ended = run_program(&folder, "observe", &program, &[], &[]).expect_success();
+    let ended = run_under(&folder, "observe", &program, &[], &[]).expect_success();
     let calls = ended.calls_on("cuda:0");
     for function in ["cuMemAlloc", "cuMemAllocAsync", "cuMemFree", "cuMemFreeAsync"] {
         assert_eq!(calls["calls"][function]["done"], 100, "{function}: {ended:#?}");

@@ -7,3 +7,4 @@ mod child;
 mod linked;
 mod observe;
 mod overhead;
+mod subject;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::child::{Folder, run, run_program, run_with};
+use crate::child::{Folder, Preload};
+use crate::subject::{run, run_under, run_with};
 
 const SIGABRT: i32 = 6;
 
@@ -38,9 +39,22 @@ fn every_call_of_a_program_that_opens_the_driver_is_counted() {
     assert_eq!((&calls["ooms"], &calls["largest_refused_bytes"]), (&json!(2), &json!(3_u64 << 30)));
     // With one device nobody is asked which it is.
     assert_eq!(ended.number("cuCtxGetDevice"), 1);
-    for part in
-        ["memtrack: cuda:0, observed: 6 allocations, 4 frees, 4 failures", "peak 15.00 MiB", "2 requests refused"]
-    {
+    assert_eq!(
+        calls["live"],
+        json!([{"function": "cuMemAlloc", "bytes": 1 << 20, "blocks": 1},
+        {"function": "cuMemAllocAsync", "bytes": 4000, "blocks": 1}])
+    );
+    assert_eq!(calls["live_bytes_at_refusal"], 4000);
+    assert!(calls["device_free_bytes_at_refusal"].as_u64().unwrap() > 70 << 30, "{calls}");
+    for part in [
+        "memtrack: cuda:0, observed: 6 allocations, 4 frees, 4 failures",
+        "peak 15.00 MiB",
+        "2 requests refused",
+        "when 3.00 GiB was refused, the program held 3.91 KiB, and the device had 79.97 GiB free",
+        "live at the end, by function and size:",
+        "1 block of 1.00 MiB",
+        "1 block of 3.91 KiB",
+    ] {
         assert!(ended.errors.contains(part), "{part}: {}", ended.errors);
     }
 }
@@ -142,8 +156,45 @@ fn figures_are_published_while_the_program_runs_and_go_with_it() {
         let published = folder.path("published");
         let settings = [("MEMTRACK_PUBLISH", published.to_str().unwrap())];
         let program = Path::new(env!("CARGO_BIN_EXE_preload-subject"));
-        let ended = run_program(&folder, mode, program, &["published"], &settings).expect_success();
+        let ended = run_under(&folder, mode, program, &["published"], &settings).expect_success();
         assert_eq!((ended.number("allocators"), ended.number("allocated")), (1, allocated), "{mode}");
         assert_eq!(fs::read_dir(&published).unwrap().count(), 0, "{mode}");
+    }
+}
+
+#[test]
+fn without_the_library_nothing_is_counted() {
+    let program = Path::new(env!("CARGO_BIN_EXE_preload-subject"));
+    let ended =
+        crate::child::run_program(&Folder::new(), Preload::No("observe"), program, &["counts"], &[]).expect_success();
+    assert_eq!((ended.errors.as_str(), &ended.run_file), ("", &None));
+}
+
+#[test]
+fn a_stream_or_a_pool_of_another_device_is_counted_on_its_own() {
+    let ended = run("observe", "stream-of-another-device").expect_success();
+    let mib = 1_u64 << 20;
+    let (first, second) = (ended.calls_on("cuda:0"), ended.calls_on("cuda:1"));
+    assert_eq!((&first["live_bytes"], &first["ooms"]), (&json!(2 * mib), &json!(0)));
+    assert_eq!((&second["live_bytes"], &second["ooms"]), (&json!(8 * mib), &json!(1)));
+    assert_eq!(second["device_free_bytes_at_refusal"], 32 * mib, "of the device that refused");
+}
+
+#[test]
+fn memory_goes_with_the_context_that_it_is_of_and_no_other() {
+    let ended = run("observe", "context-ends").expect_success();
+    let calls = ended.calls_on("cuda:0");
+    assert_eq!((&calls["vanished_blocks"], &calls["vanished_bytes"]), (&json!(1), &json!(2 << 20)));
+    assert_eq!((&calls["live_blocks"], &calls["live_bytes"]), (&json!(2), &json!(4 << 20)));
+}
+
+#[test]
+fn forks_among_threads_that_allocate_harm_neither() {
+    for mode in ["observe", "cache"] {
+        let ended = run(mode, "fork-among-threads").expect_success();
+        let calls = ended.calls_on("cuda:0");
+        assert_eq!(calls["calls"]["cuMemAllocAsync"]["done"], ended.number("rounds"), "{mode}");
+        assert_eq!((&calls["live_blocks"], &calls["live_bytes"]), (&json!(0), &json!(0)), "{mode}");
+        assert_eq!(ended.errors.matches("memtrack: cuda:0, ").count(), 1, "{}", ended.errors);
     }
 }

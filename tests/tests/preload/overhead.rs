@@ -12,8 +12,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::child::{Folder, run_program};
+use crate::child::Folder;
 use crate::linked::cc;
+use crate::subject::run_under;
 
 /// A driver whose memory is a number that goes round.
 const DRIVER: &str = r"
@@ -71,7 +72,7 @@ fn build(folder: &Folder) -> Option<PathBuf> {
 fn what_the_driver_calls_itself_is_not_counted() {
     let folder = Folder::new();
     let Some(program) = build(&folder) else { return };
-    let ended = run_program(&folder, "observe", &program, &["10"], &[]).expect_success();
+    let ended = run_under(&folder, "observe", &program, &["10"], &[]).expect_success();
     let calls = &ended.calls_on("cuda:0")["calls"];
     assert_eq!((&calls["cuMemAllocAsync"]["done"], &calls["cuMemAlloc"]["done"]), (&json!(50), &json!(0)));
 }
@@ -86,7 +87,7 @@ fn overhead() {
     let alone = String::from_utf8(alone.stdout).unwrap();
     let alone: f64 = alone.trim().trim_start_matches("picoseconds=").parse().unwrap();
     for mode in ["off", "observe"] {
-        let ended = run_program(&folder, mode, &program, &[ROUNDS], &[]).expect_success();
+        let ended = run_under(&folder, mode, &program, &[ROUNDS], &[]).expect_success();
         assert_eq!(mode == "observe", ended.run_file.is_some());
         let with = ended.number("picoseconds") as f64;
         let (alone, with, more) = (alone / 1000.0, with / 1000.0, (with - alone) / 1000.0);

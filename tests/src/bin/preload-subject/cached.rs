@@ -19,6 +19,8 @@ pub(crate) fn run(name: &str) -> bool {
         "waiting-free" => waiting_free(),
         "per-thread" => per_thread(),
         "out-of-memory" => out_of_memory(),
+        "out-of-memory-deferred" => out_of_memory_deferred(),
+        "out-of-memory-again-and-again" => out_of_memory_again_and_again(),
         "unknown" => unknown(),
         "capture" => capture(),
         "capture-elsewhere" => capture_elsewhere(),
@@ -188,6 +190,39 @@ fn out_of_memory() {
     assert!(alloc(40 * MIB).is_ok());
     print_calls(&mock);
     std::mem::forget(context);
+}
+
+/// What was freed during a capture is all that there is.
+fn out_of_memory_deferred() {
+    let (mock, context) = begin();
+    mock.set_capacity(0, (64 * MIB) as u64);
+    let stream = context.new_stream().unwrap();
+    let stream = stream_of(handle(&stream));
+    let address = alloc(40 * MIB).unwrap();
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a stream that is alive.
+    unsafe { result::stream::begin_capture(stream, mode) }.unwrap();
+    assert_eq!(free(address), 0);
+    assert_eq!(alloc_async(40 * MIB, 0), Err(2), "nobody may wait now");
+    // SAFETY: likewise.
+    unsafe { result::stream::end_capture(stream) }.expect("the capture is whole");
+    let again = alloc_async(40 * MIB, 0).expect("what was freed is waited for");
+    assert_eq!(free_async(again, 0), 0);
+    std::mem::forget(context);
+}
+
+/// A program that takes less when it does not get what it wants.
+fn out_of_memory_again_and_again() {
+    let (mock, context) = begin();
+    mock.set_capacity(0, (64 * MIB) as u64);
+    let streams = [context.new_stream().unwrap(), context.new_stream().unwrap()];
+    for round in 0..20 {
+        let stream = handle(&streams[round % 2]);
+        let address = alloc_async(40 * MIB, stream).unwrap();
+        assert_eq!(alloc(80 * MIB), Err(2));
+        assert_eq!(free_async(address, stream), 0);
+    }
+    std::mem::forget((context, streams));
 }
 
 /// Memory that the cache knows nothing of.

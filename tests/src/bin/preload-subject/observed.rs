@@ -27,6 +27,9 @@ pub(crate) fn run(name: &str) -> bool {
         "nothing" => {}
         "leave" => leave(),
         "published" => published(),
+        "stream-of-another-device" => stream_of_another_device(),
+        "context-ends" => context_ends(),
+        "fork-among-threads" => fork_among_threads(),
         _ => return false,
     }
     true
@@ -143,5 +146,89 @@ fn published() {
     println!("allocators={}", found.allocators.len());
     println!("allocated={}", found.allocators[0].allocated_bytes);
     assert!(found.allocators[0].uuid.is_some());
+    std::mem::forget(context);
+}
+
+/// A stream or a pool says which device is meant, not the thread's context.
+fn stream_of_another_device() {
+    let mock = Mock::exclusive();
+    mock.set_device_count(2);
+    let (first, second) = (CudaContext::new(0).unwrap(), CudaContext::new(1).unwrap());
+    let stream = second.new_stream().unwrap();
+    let stream = stream.cu_stream().addr() as u64;
+    first.bind_to_thread().unwrap();
+    alloc_async(7 * MIB, stream).unwrap();
+    alloc_async(2 * MIB, 0).unwrap();
+    let mut pooled = 0;
+    // SAFETY: device 1 exists.
+    let pool = unsafe { cudarc::driver::result::device::get_default_mem_pool(second.cu_device()) }.unwrap();
+    // SAFETY: a place for one address, the pool, and the default stream.
+    let answer =
+        unsafe { cudarc::driver::sys::cuMemAllocFromPoolAsync(&raw mut pooled, MIB, pool, std::ptr::null_mut()) };
+    assert_eq!(answer as u32, 0);
+    mock.set_capacity(0, 1 << 40);
+    mock.set_capacity(1, (64 * MIB) as u64);
+    assert_eq!(alloc_async(100 * MIB, stream), Err(2));
+    std::mem::forget((first, second));
+}
+
+/// Another context than the primary one ends, with a block of its own.
+fn context_ends() {
+    type Create = unsafe extern "C" fn(*mut u64, u32, i32) -> u32;
+    type Destroy = unsafe extern "C" fn(u64) -> u32;
+    let (_mock, primary) = allocate_one();
+    // SAFETY: whoever stands before the driver.
+    let driver = unsafe { libloading::os::unix::Library::new("libcuda.so") }.unwrap();
+    let mut context = 0;
+    // SAFETY: the type of `cuda.h`, and a place for one handle.
+    assert_eq!(unsafe { (driver.get::<Create>(b"cuCtxCreate_v2\0").unwrap())(&raw mut context, 0, 0) }, 0);
+    alloc(2 * MIB).unwrap();
+    // Of the device's pool, which outlives the context.
+    alloc_async(MIB, 0).unwrap();
+    // SAFETY: the type of `cuda.h`, and no context.
+    assert_ne!(unsafe { (driver.get::<Destroy>(b"cuCtxDestroy_v2\0").unwrap())(context + 1) }, 0);
+    // SAFETY: likewise, and the context made above.
+    assert_eq!(unsafe { (driver.get::<Destroy>(b"cuCtxDestroy_v2\0").unwrap())(context) }, 0);
+    std::mem::forget(primary);
+}
+
+/// Children of a thread that allocates nothing, while others allocate. They end as processes do, by `exit`.
+fn fork_among_threads() {
+    let mock = Mock::exclusive();
+    let context = CudaContext::new(0).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers = [(); 3].map(|()| {
+            scope.spawn(|| {
+                context.bind_to_thread().unwrap();
+                let mut rounds = 0_u64;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let address = alloc_async(MIB, 0).unwrap();
+                    assert_eq!(free_async(address, 0), 0);
+                    rounds += 1;
+                }
+                rounds
+            })
+        });
+        for _ in 0..20 {
+            // SAFETY: the child ends at once, by functions that need no lock which another thread could hold.
+            match unsafe { libc::fork() } {
+                0 => {
+                    // SAFETY: ends the process.
+                    unsafe { libc::exit(0) }
+                }
+                child => {
+                    let mut status = 0;
+                    // SAFETY: the number of a child, and a place for one number.
+                    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                    assert_eq!(status, 0);
+                }
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let rounds: u64 = workers.map(|worker| worker.join().unwrap()).into_iter().sum();
+        println!("rounds={rounds}");
+    });
+    drop(mock);
     std::mem::forget(context);
 }

@@ -1,0 +1,73 @@
+//! The counters of the driver's memory pool, from which candle takes all its tensors, read without memtrack: what memtrack says can be held
+//! against them.
+
+/// Bytes, the most since the process began, or since memtrack set the driver's mark back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PoolPeaks {
+    /// In tensors.
+    pub(crate) used_bytes: u64,
+    /// Taken from the GPU.
+    pub(crate) reserved_bytes: u64,
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use std::ffi::c_void;
+
+    use candle_core::cuda_backend::cudarc::driver::result::{device, mem_pool};
+    use candle_core::cuda_backend::cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
+    use candle_core::{Device, Error, Result};
+
+    use super::PoolPeaks;
+
+    /// The peaks of the device's current pool; `None` for the CPU.
+    pub(crate) fn peaks(device: &Device) -> Result<Option<PoolPeaks>> {
+        let Device::Cuda(cuda) = device else { return Ok(None) };
+        let stream = cuda.cuda_stream();
+        // SAFETY: the context's device is one that the driver named.
+        let pool = unsafe { device::get_mem_pool(stream.context().cu_device()) }.map_err(Error::wrap)?;
+        Ok(Some(PoolPeaks {
+            used_bytes: read(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+            reserved_bytes: read(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+        }))
+    }
+
+    fn read(pool: CUmemoryPool, attribute: CUmemPool_attribute) -> Result<u64> {
+        let mut value = 0_u64;
+        // SAFETY: the device's current pool is alive, and both attributes asked for are of 64 bits.
+        unsafe { mem_pool::get_attribute(pool, attribute, (&raw mut value).cast::<c_void>()) }.map_err(Error::wrap)?;
+        Ok(value)
+    }
+
+    /// Bytes of the GPU that are in use by all its processes; `None` for the CPU.
+    pub(crate) fn device_used_bytes(device: &Device) -> Result<Option<u64>> {
+        let Device::Cuda(cuda) = device else { return Ok(None) };
+        let (free, total) = cuda.cuda_stream().context().mem_get_info().map_err(Error::wrap)?;
+        Ok(Some(total.saturating_sub(free) as u64))
+    }
+}
+
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::{device_used_bytes, peaks};
+
+#[cfg(not(feature = "cuda"))]
+mod absent {
+    use candle_core::{Device, Result};
+
+    use super::PoolPeaks;
+
+    /// There is no pool: always `None`.
+    #[expect(clippy::unnecessary_wraps, reason = "as the one with a GPU")]
+    pub(crate) fn peaks(_device: &Device) -> Result<Option<PoolPeaks>> {
+        Ok(None)
+    }
+
+    /// There is no GPU: always `None`.
+    #[expect(clippy::unnecessary_wraps, reason = "as the one with a GPU")]
+    pub(crate) fn device_used_bytes(_device: &Device) -> Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) use absent::{device_used_bytes, peaks};

@@ -57,6 +57,11 @@ fn current_further_out(allocator: u64) -> Option<ScopeKey> {
     ENTERED.try_with(find).unwrap_or(None)
 }
 
+/// The innermost scope on this thread, with the number of its allocator.
+pub(crate) fn innermost() -> Option<(u64, ScopeKey)> {
+    INNERMOST.get().map(|Entry { allocator, scope }| (allocator, scope))
+}
+
 /// The innermost scope of each allocator on this thread.
 pub(crate) fn everywhere() -> Vec<(u64, ScopeKey)> {
     let collect = |entered: &RefCell<Entered>| {

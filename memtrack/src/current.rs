@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 
 use crate::allocator::{CachingAllocator, Inner};
+use crate::source;
 use crate::sync::{read, write};
 
 static DEFAULT: RwLock<Option<CachingAllocator>> = RwLock::new(None);
@@ -57,13 +58,15 @@ pub fn current() -> Option<CachingAllocator> {
     here.or_else(|| read(&DEFAULT).clone())
 }
 
-/// As [`current`]; says once per process what to do when there is none.
+/// As [`current`], or where there is none what keeps the books of sources; says once per process what to do when there is neither.
 pub(crate) fn current_or_warn() -> Option<CachingAllocator> {
-    let current = current();
-    if current.is_none() {
-        warn_once();
-    }
-    current
+    current().or_else(|| {
+        let stand_in = source::stand_in();
+        if stand_in.is_none() {
+            warn_once();
+        }
+        stand_in.cloned()
+    })
 }
 
 /// As [`current_or_warn`], without making a handle.
@@ -72,11 +75,17 @@ pub(crate) fn current_inner_or_warn() -> Option<Arc<Inner>> {
     let here = CURRENT
         .try_with(|current| current.borrow().last().map(|allocator| Arc::clone(allocator.inner())))
         .unwrap_or(None);
-    let current = here.or_else(default_inner);
-    if current.is_none() {
+    here.or_else(default_inner).or_else(stand_in_or_warn)
+}
+
+#[cold]
+#[inline(never)]
+fn stand_in_or_warn() -> Option<Arc<Inner>> {
+    let stand_in = source::stand_in();
+    if stand_in.is_none() {
         warn_once();
     }
-    current
+    stand_in.map(|stand_in| Arc::clone(stand_in.inner()))
 }
 
 #[inline]
@@ -109,7 +118,8 @@ fn warn_once() {
     if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             target: "memtrack",
-            "nothing is measured: no allocator is current; call memtrack::set_default(&allocator) once, or make_current() on this thread"
+            "nothing is measured: no allocator is current; call memtrack::set_default(&allocator) once, or make_current() on this thread; \
+             a program that allocates in a framework registers a source instead (memtrack::source)"
         );
     }
 }

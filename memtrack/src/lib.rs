@@ -41,6 +41,7 @@
 //! - [`scope`](mod@scope) and [`macro@track_memory`]: what happened to the device's memory between two points, with exact
 //!   peaks under any nesting and overlap of threads and tasks, recorded into a [`tracing`] span;
 //!   [`CachingAllocator::call_sites`] has the totals.
+//! - [`source`]: memory that a framework allocates, in the records and summaries of scopes, phases and epochs.
 //! - [`testing`]: budgets of memory in ordinary tests.
 //! - [`phase`](mod@phase): phases, steps and epochs; a summary whose rows add up to the epoch's change, with who held the peak, what grew
 //!   and what seems to leak (`docs/summary.md`).
@@ -138,6 +139,8 @@ mod retry;
 pub mod run_file;
 #[forbid(unsafe_code)]
 pub mod scope;
+#[deny(unsafe_code)]
+pub mod source;
 #[forbid(unsafe_code)]
 mod stats;
 #[deny(unsafe_code)]
@@ -170,4 +173,5 @@ pub use phase::{EpochSummary, epoch, phase, step};
 pub use pinned::{PinnedAllocator, PinnedBuffer};
 pub use retry::{Halving, RetryError, RetryOptions, retry_halving};
 pub use scope::scope;
+pub use source::register_source;
 pub use stats::{CompactStats, MemoryStats, PoolKind, PoolStatistic, Statistic};

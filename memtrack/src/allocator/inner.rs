@@ -50,6 +50,8 @@ pub(crate) struct Growth {
 /// All of an allocator but its public handle.
 pub(crate) struct Inner {
     pub(crate) id: u64,
+    /// It has no memory, and keeps the books of a program that takes its memory elsewhere.
+    pub(crate) is_stand_in: bool,
     /// The device's name, for records that outlive the device.
     pub(crate) name: Arc<str>,
     pub(crate) device: Arc<dyn Device>,
@@ -104,6 +106,7 @@ impl Inner {
         let inner = Self {
             name: device.name().into(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            is_stand_in: false,
             device,
             pending: PendingFrees::default(),
             ledger: SharedLedger::new(Ledger::new(max_split_size)),

@@ -36,5 +36,5 @@ impl Inner {
 /// ```
 pub fn allocators() -> Vec<CachingAllocator> {
     let all: Vec<Arc<Inner>> = read(&ALLOCATORS).values().filter_map(Weak::upgrade).collect();
-    all.iter().filter_map(|inner| inner.handle()).collect()
+    all.iter().filter(|inner| !inner.is_stand_in).filter_map(|inner| inner.handle()).collect()
 }

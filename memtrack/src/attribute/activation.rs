@@ -3,7 +3,7 @@
 use super::allocator::Measured;
 use super::budget::{Verdict, judge, judge_unmeasured};
 use super::opened::Opened;
-use super::record::record;
+use super::record::{log_sources, record};
 use super::site::Site;
 use super::subscriber::contained;
 use crate::allocator::watch;
@@ -84,6 +84,9 @@ impl Activation {
             record(span, site, closed.as_ref(), outcome, phase_given, sampled);
             if let Some(devices) = closed.as_ref().and_then(|closed| closed.devices.as_ref()) {
                 devices.log();
+            }
+            if let Some(closed) = closed.as_ref().filter(|closed| !closed.record.sources.is_empty()) {
+                log_sources(&closed.record);
             }
             let may_panic = matches!(outcome, Outcome::Ok | Outcome::Err) && !panicking();
             match &closed {

@@ -1,7 +1,7 @@
 //! Budgets: what a function may take, keep and allocate, and what happens when it takes more.
 //!
 //! They are held against the owner view, requested bytes that the call's own threads and tasks allocated: what runs
-//! beside it cannot breach them.
+//! beside it cannot breach them. Where a source alone is measured, they are held against its figures, which are the process's.
 
 use super::opened::Closed;
 use super::site::Site;
@@ -145,7 +145,19 @@ fn raise(message: &str) {
 /// Holds a call against its budgets, inside its span. `may_panic`: the call ended by itself.
 #[inline]
 pub(super) fn judge(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
-    if site.options.has_budget() { judge_budgets(site, closed, may_panic) } else { Verdict::none() }
+    if !site.options.has_budget() {
+        return Verdict::none();
+    }
+    if !closed.record.has_allocator && !can_judge(site, closed) {
+        return judge_unmeasured(site, may_panic);
+    }
+    judge_budgets(site, closed, may_panic)
+}
+
+/// Whether the first source tells what the budgets ask for. Nobody counts allocations there.
+fn can_judge(site: &Site, closed: &Closed) -> bool {
+    let is_measured = closed.record.sources.first().is_some_and(|source| source.failure.is_none());
+    is_measured && site.options.max_allocation_count.is_none()
 }
 
 /// For a call that could not be measured: a strict test must not pass because nothing was looked at.
@@ -163,11 +175,16 @@ pub(super) fn judge_unmeasured(site: &Site, may_panic: bool) -> Verdict {
 #[inline(never)]
 fn judge_budgets(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
     let (options, record) = (&site.options, &closed.record);
+    let (delta_bytes, peak_bytes) = match record.has_allocator {
+        true => (record.own_delta_bytes, record.own_peak_bytes),
+        // A source cannot tell who allocated.
+        false => (record.delta_bytes(), record.peak_delta_bytes()),
+    };
     let budgets = [
-        (Budget::MaxDelta, options.max_delta_bytes, record.own_delta_bytes),
-        (Budget::MaxPeak, options.max_peak_bytes, record.own_peak_bytes),
+        (Budget::MaxDelta, options.max_delta_bytes, delta_bytes),
+        (Budget::MaxPeak, options.max_peak_bytes, peak_bytes),
         (Budget::MaxAllocs, options.max_allocation_count, record.own_allocation_count),
-        (Budget::LeakCheck, options.leak_allowance_bytes, record.own_delta_bytes),
+        (Budget::LeakCheck, options.leak_allowance_bytes, delta_bytes),
     ];
     let mut message: Option<String> = None;
     for (budget, limit, measured) in budgets {

@@ -33,6 +33,9 @@ pub(super) fn record(
     if is_silent(options, record, outcome) {
         return;
     }
+    if !record.has_allocator {
+        return record_source(span, site, record, phase_given, sampled);
+    }
     let device = record.device.as_str();
     let phase = record.phase.as_ref().filter(|_| !phase_given).map(|phase| phase as &dyn Value);
     let (delta_bytes, peak_delta_bytes) = (record.delta_bytes(), record.peak_delta_bytes());
@@ -81,9 +84,75 @@ pub(super) fn record(
     });
 }
 
+/// As [`record`] where no allocator is measured: the columns are those of the first source, as far as it has them.
+#[cold]
+#[inline(never)]
+fn record_source(span: &Span, site: &Site, record: &ScopeRecord, phase_given: bool, sampled: u64) {
+    let (Some(metadata), Some(source)) = (span.metadata(), record.sources.first()) else { return };
+    let (fields, options) = (metadata.fields(), &site.options);
+    let columns = [
+        ("mem.before", source.before_bytes),
+        ("mem.after", source.after_bytes),
+        ("mem.delta", source.delta_bytes()),
+        ("mem.peak", source.peak_bytes),
+        ("mem.peak_delta", source.peak_delta_bytes()),
+        ("mem.retries", source.retry_count),
+        ("mem.ooms", source.oom_count),
+        ("mem.reserved_delta", source.reserved_delta_bytes()),
+        ("mem.sampled", options.is_sampled.then(|| i64::try_from(sampled).unwrap_or(i64::MAX))),
+    ];
+    let (device, outcome) = (record.device.as_str(), record.outcome.as_str());
+    with_places(fields, |places| {
+        // By name: what an allocator alone can tell is left out between them.
+        let mut set = |name: &str, value| {
+            if let Some(place) = fields.field(name).and_then(|field| places.get_mut(field.index())) {
+                *place = value;
+            }
+        };
+        set("mem.device", Some(&device as &dyn Value));
+        if let Some(phase) = record.phase.as_ref().filter(|_| !phase_given) {
+            set("mem.phase", Some(phase));
+        }
+        set("mem.outcome", Some(&outcome));
+        for (name, figure) in &columns {
+            if let Some(figure) = figure {
+                set(name, Some(figure));
+            }
+        }
+        span.record_all(&fields.value_set_all(places));
+    });
+}
+
+/// Says what each source did whose figures are not on the span, inside it.
+pub(super) fn log_sources(record: &ScopeRecord) {
+    let on_span = usize::from(!record.has_allocator);
+    for source in record.sources.iter().skip(on_span) {
+        tracing::info!(
+            target: "memtrack::source",
+            {
+                mem.source = source.name.as_ref(),
+                mem.phase = record.phase.unwrap_or("other"),
+                function = record.name,
+                mem.before = source.before_bytes,
+                mem.after = source.after_bytes,
+                mem.delta = source.delta_bytes(),
+                mem.peak = source.peak_bytes,
+                mem.peak_delta = source.peak_delta_bytes(),
+                mem.peak_kind = source.peak_kind.as_str(),
+                mem.reserved_delta = source.reserved_delta_bytes(),
+                mem.retries = source.retry_count,
+                mem.ooms = source.oom_count,
+                error = source.failure.as_ref().map(tracing::field::display),
+            },
+            "{} in {}", record.name, source.name
+        );
+    }
+}
+
 /// Whether `min_delta` keeps quiet about a call: it changed less, and nothing went wrong.
 fn is_silent(options: &Options, record: &ScopeRecord, outcome: Outcome) -> bool {
     let Some(least_bytes) = options.min_delta_bytes else { return false };
-    let delta_bytes = if options.has_device_columns { record.delta_bytes() } else { record.own_delta_bytes };
+    let of_device = options.has_device_columns || !record.has_allocator;
+    let delta_bytes = if of_device { record.delta_bytes() } else { record.own_delta_bytes };
     outcome == Outcome::Ok && record.oom_count == 0 && delta_bytes.saturating_abs() < least_bytes
 }

@@ -33,7 +33,9 @@ pub(super) fn log(summary: &EpochSummary) {
         },
         "epoch summary"
     );
-    for phase in &summary.phases {
+    log_sources(summary);
+    // Without an allocator nothing is booked in them.
+    for phase in summary.phases.iter().filter(|_| summary.has_allocator) {
         tracing::info!(
             target: "memtrack::phase",
             {
@@ -60,5 +62,51 @@ pub(super) fn log(summary: &EpochSummary) {
             },
             "phase summary"
         );
+    }
+}
+
+/// One event for each source, and one for each of its phases.
+fn log_sources(summary: &EpochSummary) {
+    for source in &summary.sources {
+        let epoch = &source.epoch;
+        tracing::info!(
+            target: "memtrack::source",
+            {
+                epoch = signed(summary.number),
+                mem.source = epoch.name.as_ref(),
+                mem.exactness = %epoch.exactness,
+                mem.before = epoch.before_bytes,
+                mem.after = epoch.after_bytes,
+                mem.delta = epoch.delta_bytes(),
+                mem.peak = epoch.peak_bytes,
+                mem.peak_kind = epoch.peak_kind.as_str(),
+                mem.reserved = epoch.reserved_after_bytes,
+                peak_reserved = epoch.reserved_peak_bytes,
+                mem.retries = epoch.retry_count,
+                mem.ooms = epoch.oom_count,
+                error = epoch.failure.as_ref().map(tracing::field::display),
+            },
+            "source summary"
+        );
+        for phase in &source.phases {
+            tracing::info!(
+                target: "memtrack::source",
+                {
+                    epoch = signed(summary.number),
+                    mem.source = epoch.name.as_ref(),
+                    mem.phase = phase.name,
+                    entered = signed(phase.entered_count),
+                    mem.before = phase.before_bytes,
+                    mem.after = phase.after_bytes,
+                    mem.delta = phase.net_bytes,
+                    mem.peak = phase.peak_bytes,
+                    mem.peak_kind = phase.peak_kind.as_str(),
+                    rise_max = phase.rise_max_bytes,
+                    peak_reserved = phase.reserved_peak_bytes,
+                    failures = signed(phase.failure_count),
+                },
+                "source phase summary"
+            );
+        }
     }
 }

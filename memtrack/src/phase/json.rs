@@ -6,6 +6,7 @@ use super::origins::BlockTotal;
 use super::{EpochSite, EpochSummary, PhaseSummary};
 use crate::diagnosis::Finding;
 use crate::driver::DriverReport;
+use crate::source::SourceSummary;
 
 /// Of what [`EpochSummary::to_json`] writes. It is raised when the meaning of a key changes or a key goes; new keys may come without.
 const SCHEMA_VERSION: u64 = 1;
@@ -62,6 +63,12 @@ impl EpochSummary {
             line.object("driver", |driver| write_driver(driver, &self.driver));
             let findings: Vec<String> = self.findings.iter().map(Finding::to_json).collect();
             line.written("findings", &format!("[{}]", findings.join(",")));
+            if !self.sources.is_empty() {
+                line.list("sources", &self.sources, write_source);
+            }
+            if !self.has_allocator {
+                line.number("has_allocator", false);
+            }
         });
         text
     }
@@ -145,6 +152,49 @@ fn write_site(row: &mut Object<'_>, site: &EpochSite) {
     row.number("grown_bytes", site.grown_bytes);
     row.number("grown_blocks", site.grown_blocks);
     row.number("grown_epochs", site.grown_epoch_count);
+}
+
+fn write_source(row: &mut Object<'_>, source: &SourceSummary) {
+    let SourceSummary { epoch, phases } = source;
+    row.text("name", &epoch.name);
+    if let Some(device) = epoch.device {
+        row.number("device", device);
+    }
+    row.text("exactness", &epoch.exactness.to_string());
+    row.text("peak_kind", epoch.peak_kind.as_str());
+    let figures = [
+        ("before_bytes", epoch.before_bytes),
+        ("after_bytes", epoch.after_bytes),
+        ("peak_bytes", epoch.peak_bytes),
+        ("reserved_before_bytes", epoch.reserved_before_bytes),
+        ("reserved_after_bytes", epoch.reserved_after_bytes),
+        ("reserved_peak_bytes", epoch.reserved_peak_bytes),
+        ("retries", epoch.retry_count),
+        ("ooms", epoch.oom_count),
+    ];
+    figures.into_iter().for_each(|(name, figure)| known(row, name, figure));
+    if let Some(failure) = &epoch.failure {
+        row.text("failure", &failure.to_string());
+    }
+    row.list("phases", phases, |row, phase| {
+        row.text("name", phase.name);
+        row.number("entered", phase.entered_count);
+        known(row, "before_bytes", phase.before_bytes);
+        known(row, "after_bytes", phase.after_bytes);
+        known(row, "net_bytes", phase.net_bytes);
+        known(row, "peak_bytes", phase.peak_bytes);
+        known(row, "rise_max_bytes", phase.rise_max_bytes);
+        known(row, "reserved_peak_bytes", phase.reserved_peak_bytes);
+        row.text("peak_kind", phase.peak_kind.as_str());
+        row.number("failures", phase.failure_count);
+    });
+}
+
+/// A figure that is absent has no key.
+fn known(row: &mut Object<'_>, name: &str, figure: Option<i64>) {
+    if let Some(figure) = figure {
+        row.number(name, figure);
+    }
 }
 
 fn write_driver(driver: &mut Object<'_>, report: &DriverReport) {

@@ -14,6 +14,7 @@ mod json;
 mod lines;
 mod origins;
 mod sampling;
+mod sources;
 mod summary;
 mod table;
 
@@ -34,6 +35,7 @@ use crate::observer;
 use crate::publish;
 use crate::run_file;
 use crate::scope::{OpenScope, Outcome, Scope, ScopeRecord};
+use crate::source;
 
 /// The name of an epoch's scope, for blocks that are allocated in it and in no other.
 const EPOCH_SCOPE: &str = "epoch";
@@ -86,6 +88,9 @@ impl Step {
         let inner = Arc::clone(scope.inner());
         let record = scope.close(Outcome::Ok);
         look_at_peaks(&inner);
+        if !record.has_allocator {
+            return Some(record);
+        }
         companion::of_inner(&inner).watched.step_ended(&inner, record.after_bytes, record.peak_bytes);
         Some(record)
     }
@@ -190,6 +195,9 @@ impl Epoch {
             key
         };
         observer::opened(inner.id, around, key.scope, EPOCH_SCOPE);
+        if source::is_active() {
+            source::opened_epoch(inner, key.scope);
+        }
         context::enter(inner.id, key.scope);
         let running = Running { allocator, key, started: Instant::now() };
         Self { running: Some(running), not_send: PhantomData }
@@ -203,10 +211,11 @@ impl Epoch {
     fn end(&mut self) -> Option<EpochSummary> {
         let Running { allocator, key, started } = self.running.take()?;
         let inner = allocator.inner();
+        let sources = if source::is_active() { source::closed_epoch(inner, key.scope) } else { Vec::new() };
         context::leave(inner.id, key.scope);
         let lasted = started.elapsed();
         let closed = inner.ledger().close_epoch(&key, lasted)?;
-        let summary = EpochSummary::new(&allocator, closed, started);
+        let summary = EpochSummary::new(&allocator, closed, started, sources);
         events::log(&summary);
         run_file::write(|| summary.to_json());
         publish::when_on();

@@ -11,6 +11,7 @@ use crate::diagnosis::Finding;
 use crate::driver::DriverReport;
 use crate::ledger::{ClosedEpoch, PeakWindow, PhaseRow};
 use crate::scope::DeviceName;
+use crate::source::SourceSummary;
 
 /// One row of an epoch's summary. Sizes are rounded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,10 +166,20 @@ pub struct EpochSummary {
     /// What costs memory, or may: of the state at the epoch's end, of its retries, and of the floors of steps and epochs so far. The
     /// gravest first.
     pub findings: Vec<Finding>,
+    /// What each [source](crate::source) said that was registered when the epoch began, in the order of registration.
+    pub sources: Vec<SourceSummary>,
+    /// Whether an allocator of memtrack's was measured. Without one, `device` and the epoch's `before_bytes`, `after_bytes`,
+    /// `peak_bytes` and `reserved_bytes` are those of the first of the `sources`, and all else is empty or 0.
+    pub has_allocator: bool,
 }
 
 impl EpochSummary {
-    pub(super) fn new(allocator: &CachingAllocator, closed: ClosedEpoch, started: Instant) -> Self {
+    pub(super) fn new(
+        allocator: &CachingAllocator,
+        closed: ClosedEpoch,
+        started: Instant,
+        sources: Vec<SourceSummary>,
+    ) -> Self {
         let device = allocator.device();
         let inner = allocator.inner();
         let companion = companion::of(allocator);
@@ -178,7 +189,7 @@ impl EpochSummary {
         let scope = closed.scope;
         let (sampled, sampling_failure) = companion.sampling.take();
         let (peak_earliest, peak_latest) = since(started, closed.peak_window, closed.lasted);
-        Self {
+        let mut summary = Self {
             number: closed.number,
             device: DeviceName::new(&inner.name),
             model: device.model().to_owned(),
@@ -210,7 +221,13 @@ impl EpochSummary {
             sampled,
             sampling_failure,
             findings,
+            sources,
+            has_allocator: !inner.is_stand_in,
+        };
+        if !summary.has_allocator {
+            summary.stand_in();
         }
+        summary
     }
 
     /// Allocated bytes at the end less those at the start.

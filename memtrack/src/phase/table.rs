@@ -32,6 +32,10 @@ impl fmt::Display for EpochSummary {
         let seconds = self.lasted.as_secs_f64();
         let (device, model) = (shown(device.as_str()), shown(&self.model));
         let steps = counted(self.step_count, "step");
+        if !self.has_allocator {
+            write!(f, "epoch {}  {device}  {steps}  {seconds:.2} s", self.number)?;
+            return self.write_sources(f);
+        }
         writeln!(f, "epoch {}  {device} ({model})  {steps}  {seconds:.2} s", self.number)?;
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
         rows.extend(self.phases.iter().map(|phase| self.row(phase).to_vec()));
@@ -46,7 +50,8 @@ impl fmt::Display for EpochSummary {
         self.write_reserved(f)?;
         self.write_sampled(f)?;
         write!(f, "  {}", self.driver)?;
-        self.findings.iter().try_for_each(|finding| write!(f, "\n  finding   {}", shown(&finding.to_string())))
+        self.findings.iter().try_for_each(|finding| write!(f, "\n  finding   {}", shown(&finding.to_string())))?;
+        self.write_sources(f)
     }
 }
 
@@ -143,13 +148,14 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Columns as wide as their widest cell: the first to the left, the last unpadded, the rest to the right.
-fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+pub(super) fn write_aligned(f: &mut impl fmt::Write, rows: &[Vec<String>]) -> fmt::Result {
     let width = |column: usize| rows.iter().map(|row| columns_of(&row[column])).max().unwrap_or(0);
     for row in rows {
         write!(f, "    {}", padded(&row[0], width(0)))?;
         let Some((remark, cells)) = row.split_last() else { continue };
         // A total's remark stands in the empty columns to the right of its net.
-        let shown = if remark.is_empty() { cells } else { &cells[..3] };
+        let is_total = !remark.is_empty() && cells.iter().skip(3).all(String::is_empty);
+        let shown = if is_total { &cells[..3] } else { cells };
         for (column, cell) in shown.iter().enumerate().skip(1) {
             write!(f, "  {:blanks$}{cell}", "", blanks = width(column).saturating_sub(columns_of(cell)))?;
         }

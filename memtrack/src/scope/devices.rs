@@ -9,13 +9,14 @@ use crate::context;
 use crate::history::Stage;
 use crate::ledger::{Combined, LedgerGuard, ScopeKey, ScopeKind, SharedLedger};
 use crate::observer;
+use crate::source;
 
 /// What happened to the memory of several devices while a scope was open.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DevicesRecord {
     /// All devices together: sums, except that `peak_bytes` and `own_peak_bytes` are the peaks of the sum, which are exact and
-    /// mostly lower than the sum of the peaks. The device is named by all names, as `cuda:0,cuda:1`.
+    /// mostly lower than the sum of the peaks. The device is named by all names, as `cuda:0,cuda:1`. It has what sources said.
     pub combined: ScopeRecord,
     /// Each device, in the order given.
     pub devices: Vec<ScopeRecord>,
@@ -82,6 +83,11 @@ impl OpenDevicesScope {
             parts.push(Part { inner: Arc::clone(inner), key });
         }
         drop(books);
+        if source::is_active()
+            && let Some(last) = parts.last()
+        {
+            source::opened(&last.inner, last.key, phase);
+        }
         for (part, parent) in parts.iter().zip(parents) {
             observer::opened(part.inner.id, parent, part.key, name);
             part.inner.history.annotate(Stage::Start, name);
@@ -136,6 +142,10 @@ impl OpenDevicesScope {
 
     fn end(&mut self, outcome: Outcome) -> DevicesRecord {
         self.is_open = false;
+        let sources = match self.parts.last() {
+            Some(last) if source::is_active() => source::closed(&last.inner, last.key),
+            _ => Vec::new(),
+        };
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         self.leave();
         let inners: Vec<&Arc<Inner>> = self.parts.iter().map(|part| &part.inner).collect();
@@ -156,7 +166,9 @@ impl OpenDevicesScope {
             part.inner.history.annotate(Stage::End, self.name);
             devices.push(ScopeRecord::new(self.name, &part.inner.name, closed, outcome));
         }
-        DevicesRecord::new(self.name, devices, peaks, outcome)
+        let mut record = DevicesRecord::new(self.name, devices, peaks, outcome);
+        record.combined.sources = sources;
+        record
     }
 }
 
@@ -277,6 +289,8 @@ impl DevicesRecord {
             own_oom_count: sum(|record| record.own_oom_count),
             foreign_bytes: sum(|record| record.foreign_bytes),
             outcome,
+            sources: Vec::new(),
+            has_allocator: true,
         };
         let changed = |record: &&ScopeRecord| record.allocation_count > 0 || record.free_count > 0;
         let changed_device_count = devices.iter().filter(changed).count();

@@ -30,6 +30,7 @@ use crate::history::Stage;
 pub use crate::ledger::{CallSite, Outcome};
 use crate::ledger::{ScopeKey, ScopeKind};
 use crate::observer::{self, Observation};
+use crate::source;
 
 /// One activation of a scope that belongs to no thread: it can be sent, and attached to whichever thread works for it.
 ///
@@ -96,6 +97,9 @@ impl OpenScope {
         };
         observer::opened(inner.id, parent, key, name);
         inner.history.annotate(Stage::Start, name);
+        if source::is_active() {
+            source::opened(&inner, key, phase);
+        }
         if let (Some(phase), Some(at_boundary)) = (phase, inner.at_phase_boundary.get()) {
             at_boundary(&inner, phase);
         }
@@ -142,6 +146,9 @@ impl OpenScope {
     #[inline]
     fn end_unread(&mut self, outcome: Outcome) {
         self.is_open = false;
+        if source::is_active() {
+            source::closed_unread(&self.inner, self.key);
+        }
         context::leave(self.inner.id, self.key);
         let phase = self.inner.ledger().close_scope_unread(self.key, outcome);
         self.inner.history.annotate(Stage::End, self.name);
@@ -152,6 +159,7 @@ impl OpenScope {
 
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
+        let sources = if source::is_active() { source::closed(&self.inner, self.key) } else { Vec::new() };
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key, outcome);
@@ -161,7 +169,11 @@ impl OpenScope {
         {
             at_boundary(&self.inner, phase);
         }
-        ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
+        let mut record = ScopeRecord::new(self.name, &self.inner.name, closed, outcome);
+        if !sources.is_empty() {
+            record.add_sources(sources, self.inner.is_stand_in);
+        }
+        record
     }
 }
 
@@ -235,7 +247,8 @@ impl Drop for Scope {
     }
 }
 
-/// Opens a scope on the current allocator, entered on this thread; `None` when measuring is off or no allocator is current.
+/// Opens a scope on the current allocator, entered on this thread; `None` when measuring is off, or no allocator is current and no
+/// [source](crate::source) registered.
 ///
 /// ```
 /// # use std::sync::Arc;

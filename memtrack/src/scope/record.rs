@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ledger::{ClosedScope, Outcome};
+use crate::source::SourceFigures;
 
 /// The name of a device, such as `cuda:0`; cheap to clone.
 #[derive(Clone)]
@@ -83,6 +84,12 @@ pub struct ScopeRecord {
     pub foreign_bytes: i64,
     /// How the scope ended.
     pub outcome: Outcome,
+    /// What each registered [source](crate::source) said meanwhile, in the order of registration.
+    pub sources: Vec<SourceFigures>,
+    /// Whether an allocator of memtrack's was measured. Without one, `device` and the figures of the device view are those of the
+    /// first of the `sources` (0 where it has none; its own figures then are absent); allocations, frees and the owner view are not
+    /// known, and 0.
+    pub has_allocator: bool,
 }
 
 impl ScopeRecord {
@@ -112,7 +119,26 @@ impl ScopeRecord {
             own_oom_count: owned.oom_count,
             foreign_bytes: closed.foreign_bytes,
             outcome,
+            sources: Vec::new(),
+            has_allocator: true,
         }
+    }
+
+    /// With what sources said. Without an allocator, the first of them stands in its place.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn add_sources(&mut self, sources: Vec<SourceFigures>, is_stand_in: bool) {
+        if let (true, Some(first)) = (is_stand_in, sources.first()) {
+            self.has_allocator = false;
+            self.device = DeviceName::new(&first.name);
+            self.before_bytes = first.before_bytes.unwrap_or(0);
+            self.after_bytes = first.after_bytes.unwrap_or(0);
+            self.peak_bytes = first.peak_bytes.unwrap_or(0);
+            self.reserved_delta_bytes = first.reserved_delta_bytes().unwrap_or(0);
+            self.retry_count = first.retry_count.unwrap_or(0);
+            self.oom_count = first.oom_count.unwrap_or(0);
+        }
+        self.sources = sources;
     }
 
     /// Allocated bytes at the end less those at the start.

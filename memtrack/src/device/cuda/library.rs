@@ -17,6 +17,8 @@ const NEEDED_FUNCTIONS: &[&str] = &[
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
+    "cuDeviceGetDefaultMemPool",
+    "cuDeviceGetMemPool",
     "cuDeviceGetName",
     "cuDeviceGetUuid_v2",
     "cuDevicePrimaryCtxRelease_v2",

@@ -3,7 +3,7 @@
 //! Here live, one idea a file: finding the driver library ([`library`]) and why there is no device ([`unavailable`]);
 //! the driver calls, which is where most of the unsafe code is ([`driver`]); and the tables that keep those calls within
 //! what the driver allows: segments ([`memory`]), page-locked memory and stream-ordered memory with their own calls
-//! ([`pinned`], [`stream_ordered`]), events, streams and their captures, and virtual memory. No caching: `allocate` is
+//! ([`pinned`], [`stream_ordered`]), the pools of others ([`others_pools`]), events, streams and their captures, and virtual memory. No caching: `allocate` is
 //! `cuMemAlloc` each time.
 
 mod captures;
@@ -11,6 +11,7 @@ mod driver;
 mod events;
 mod library;
 mod memory;
+mod others_pools;
 mod pinned;
 mod stream_ordered;
 mod streams;

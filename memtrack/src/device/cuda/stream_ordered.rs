@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<PoolProperties>() == size_of::<sys::CUmemPoolPro
 
 /// A pool of the driver's.
 #[derive(Debug, Clone, Copy)]
-struct PoolHandle(sys::CUmemoryPool);
+pub(super) struct PoolHandle(pub(super) sys::CUmemoryPool);
 
 // SAFETY: the driver lets any thread use a pool; the pointer is only ever handed back to it.
 unsafe impl Send for PoolHandle {}
@@ -74,7 +74,7 @@ impl Driver {
 
     /// # Safety
     ///
-    /// `pool` came from [`create_pool`](Self::create_pool) and was not destroyed; `attribute` has 64 bits.
+    /// `pool` is one of the driver's and was not destroyed; `attribute` has 64 bits.
     unsafe fn pool_number(&self, pool: PoolHandle, attribute: Attribute) -> Result<u64, DeviceError> {
         let mut number = 0_u64;
         // SAFETY: as promised by the caller; a place for 64 bits.
@@ -95,6 +95,36 @@ impl Driver {
         // SAFETY: as promised by the caller; 64 bits, which the driver reads.
         let answer = unsafe { sys::cuMemPoolSetAttribute(pool.0, attribute, (&raw mut number).cast()) };
         self.check("cuMemPoolSetAttribute", answer)
+    }
+
+    /// # Safety
+    ///
+    /// `pool` is one of the driver's and was not destroyed.
+    pub(super) unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<StreamOrderedUsage, DeviceError> {
+        self.outside_captures(|driver| {
+            // SAFETY: as promised by the caller, and attributes of 64 bits.
+            let number = |attribute| unsafe { driver.pool_number(pool, attribute) };
+            Ok(StreamOrderedUsage {
+                used_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
+                used_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+                reserved_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
+                reserved_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
+            })
+        })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`pool_usage`](Self::pool_usage).
+    pub(super) unsafe fn reset_pool_marks(&self, pool: PoolHandle) -> Result<(), DeviceError> {
+        self.outside_captures(|driver| {
+            for attribute in [Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] {
+                // Zero is the one number they can be set to; it sets them to what is current.
+                // SAFETY: as promised by the caller, and attributes of 64 bits.
+                unsafe { driver.set_pool_number(pool, attribute, 0) }?;
+            }
+            Ok(())
+        })
     }
 
     /// # Safety
@@ -205,29 +235,13 @@ impl StreamOrdered {
     }
 
     fn usage(&self, driver: &Driver) -> Result<StreamOrderedUsage, DeviceError> {
-        let pool = self.pool(driver)?;
-        driver.outside_captures(|driver| {
-            // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
-            let number = |attribute| unsafe { driver.pool_number(pool, attribute) };
-            Ok(StreamOrderedUsage {
-                used_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
-                used_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
-                reserved_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
-                reserved_high_bytes: number(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
-            })
-        })
+        // SAFETY: a pool of this driver's that only `release_all` destroys.
+        unsafe { driver.pool_usage(self.pool(driver)?) }
     }
 
     fn reset_high_marks(&self, driver: &Driver) -> Result<(), DeviceError> {
-        let pool = self.pool(driver)?;
-        driver.outside_captures(|driver| {
-            for attribute in [Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] {
-                // Zero is the one number they can be set to; it sets them to what is current.
-                // SAFETY: a pool of this driver's that only `release_all` destroys, and attributes of 64 bits.
-                unsafe { driver.set_pool_number(pool, attribute, 0) }?;
-            }
-            Ok(())
-        })
+        // SAFETY: a pool of this driver's that only `release_all` destroys.
+        unsafe { driver.reset_pool_marks(self.pool(driver)?) }
     }
 
     fn trim(&self, driver: &Driver, keep_bytes: u64) -> Result<(), DeviceError> {

@@ -1,13 +1,40 @@
-//! What memtrack measures in this program: the pool that candle takes its tensors from.
+//! What memtrack measures in this program: the driver's pool, from which candle takes its tensors.
+
+use std::sync::Arc;
 
 use candle_core::Device;
+use memtrack::source::{CudaPoolSource, SourceError, SourceRegistration, register_source};
 
-/// Says what scopes, phases and epochs will read, or why they read nothing. With measuring off they cost a load each.
-pub(crate) fn start(_device: &Device, wanted: bool) -> String {
-    memtrack::set_enabled(wanted);
-    if wanted {
-        "memtrack measures nothing here: candle's tensors are in host memory, which has no pool to read".to_owned()
-    } else {
-        "memtrack is switched off".to_owned()
+/// Measuring, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Tracking {
+    /// For people: what is read, or why nothing is.
+    pub(crate) told: String,
+    _registration: Option<SourceRegistration>,
+}
+
+impl Tracking {
+    /// From here on scopes, phases and epochs read the device's pool. Unless measuring is wanted, each costs a load and no more.
+    pub(crate) fn start(device: &Device, wanted: bool) -> Self {
+        memtrack::set_enabled(wanted);
+        if !wanted {
+            return Self { told: "memtrack is switched off".to_owned(), _registration: None };
+        }
+        if !device.is_cuda() {
+            let told = "memtrack measures nothing here: on the CPU candle's tensors are in no pool that could be read";
+            return Self { told: told.to_owned(), _registration: None };
+        }
+        match register() {
+            Ok(registration) => Self {
+                told: "memtrack reads the driver's pool of the first GPU".to_owned(),
+                _registration: Some(registration),
+            },
+            // Training needs no figures.
+            Err(error) => Self { told: format!("memtrack measures nothing: {error}"), _registration: None },
+        }
     }
+}
+
+fn register() -> Result<SourceRegistration, SourceError> {
+    register_source(Arc::new(CudaPoolSource::current(0)?))
 }

@@ -15,7 +15,7 @@ use crate::pool;
 use crate::random::Random;
 use crate::report::{Report, quantile};
 use crate::text::{Batch, Text};
-use crate::tracking;
+use crate::tracking::Tracking;
 
 /// Trains and generates. What happens is written to `output`.
 pub(crate) fn run<'a>(
@@ -23,7 +23,8 @@ pub(crate) fn run<'a>(
     device: &Device,
     output: &mut dyn Write,
 ) -> std::result::Result<Report<'a>, RunError> {
-    writeln!(output, "{}", tracking::start(device, !options.no_tracking))?;
+    let tracking = Tracking::start(device, !options.no_tracking);
+    writeln!(output, "{}", tracking.told)?;
     let text = Text::documentation();
     let mut random = Random::new(options.seed);
     let model = Gpt::new(options.shape(), &mut random, device)?;

@@ -36,6 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, output: &mut dyn Write
         Command::Smi(options) => crate::smi::run(&options, output, errors),
         Command::Check(options) => crate::check::run(&options, output, errors),
         Command::Diff(options) => crate::diff::run(&options, output, errors),
+        Command::Run(options) => crate::run::run(&options, errors),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`check`]: the same against limits, for health checks.
 //! - [`diff`]: what grew between two epochs of run files.
 //! - [`fit`]: the smallest memory limit under which a recording completes.
+//! - [`run`]: programs that know nothing of memtrack, with their GPU memory counted or cached.
 //! - [`options`] and [`command`]: the command line around them.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod operation;
 pub mod options;
 pub mod recording;
 pub mod replay;
+pub mod run;
 pub mod session;
 pub mod smi;
 pub mod statistics;

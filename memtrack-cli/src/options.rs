@@ -10,6 +10,7 @@ use crate::check::CheckOptions;
 use crate::diff::DiffOptions;
 use crate::fit::FitOptions;
 use crate::replay::Choices;
+use crate::run::RunOptions;
 use crate::session::Place;
 use crate::smi::SmiOptions;
 
@@ -35,6 +36,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Say what grew between two epochs, of one run or of two
     Diff(DiffOptions),
+    /// Run a program that knows nothing of memtrack, and count its GPU memory or serve it from the cache
+    Run(RunOptions),
 }
 
 /// Replays recordings on memtrack's allocator.

@@ -77,3 +77,22 @@ fn cuda_without_a_gpu_is_an_error_that_says_so() {
     assert!(errors.contains("no GPU: ") && errors.lines().count() == 1, "{errors}");
     assert!(!errors.contains("panicked"), "{errors}");
 }
+
+/// The preloaded library finds the driver behind it, and the program under it hears of what the driver says.
+#[test]
+#[ignore = "needs the libraries of scripts/driver-libraries"]
+fn a_program_under_the_preloaded_library_is_told_what_the_real_driver_says() {
+    let folder = library("libcuda.so.1").parent().unwrap().to_owned();
+    let recording = fixtures().join("programs/small-pool-pack.json.gz");
+    let built = std::env::current_exe().unwrap().parent().unwrap().join("libmemtrack_preload.so");
+    for mode in ["--observe", "--cache"] {
+        let program = [env!("CARGO_BIN_EXE_memtrack"), "replay", "--device", "cuda", recording.to_str().unwrap()];
+        let mut command = memtrack(&[&["run", mode, "--"][..], &program[..]].concat());
+        command.env("MEMTRACK_PRELOAD_LIBRARY", &built).env("LD_LIBRARY_PATH", &folder).env_remove("LD_PRELOAD");
+        let (status, output, errors) = end(&mut command);
+        assert_eq!((status, output.as_str()), (2, ""), "{errors}");
+        // By this name cudarc finds the library that was preloaded, and in it the driver's `cuInit`.
+        assert!(errors.contains("the CUDA driver library libcuda.so sees no GPU"), "{errors}");
+        assert!(errors.contains("CUDA_ERROR_NO_DEVICE (100)"), "{errors}");
+    }
+}

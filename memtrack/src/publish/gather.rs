@@ -1,10 +1,23 @@
 //! This process's figures now.
 
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use super::liveness::{own_namespace, start_of};
 use super::{Publication, PublishedAllocator};
 use crate::allocator::{CachingAllocator, allocators};
+use crate::sync::lock;
+
+/// A function that gives figures of others than memtrack's allocators.
+pub type Source = fn() -> Vec<PublishedAllocator>;
+
+static SOURCES: Mutex<Vec<Source>> = Mutex::new(Vec::new());
+
+/// From now on publishes what `source` gives too, behind memtrack's own allocators: for whoever counts memory that memtrack does not
+/// allocate. It is called each time figures are published.
+pub fn add_source(source: Source) {
+    lock(&SOURCES).push(source);
+}
 
 pub(super) fn gather() -> Publication {
     let pid = std::process::id();
@@ -15,8 +28,14 @@ pub(super) fn gather() -> Publication {
         pid_namespace: own_namespace(),
         program: program.unwrap_or_default(),
         published: SystemTime::now(),
-        allocators: allocators().iter().map(figures).collect(),
+        allocators: allocators().iter().map(figures).chain(of_others()).collect(),
     }
+}
+
+fn of_others() -> Vec<PublishedAllocator> {
+    // Called without the lock.
+    let sources = lock(&SOURCES).clone();
+    sources.into_iter().flat_map(|source| source()).collect()
 }
 
 fn figures(allocator: &CachingAllocator) -> PublishedAllocator {

@@ -33,6 +33,7 @@ pub use error::PublishError;
 #[cfg(feature = "json")]
 pub use error::ReadError;
 pub use folder::{ENVIRONMENT_VARIABLE, default_folder, folder, to};
+pub use gather::{Source, add_source};
 pub use liveness::Liveness;
 pub use publication::{Publication, PublishedAllocator};
 #[cfg(feature = "json")]

@@ -87,6 +87,28 @@ pub struct PublishedAllocator {
 }
 
 impl PublishedAllocator {
+    /// One on a device of this name and kind, with nothing allocated and nothing known of it.
+    pub fn new(device: impl Into<String>, kind: DeviceKind) -> Self {
+        Self {
+            device: device.into(),
+            kind,
+            model: String::new(),
+            uuid: None,
+            pci_address: None,
+            allocated_bytes: 0,
+            requested_bytes: 0,
+            reserved_bytes: 0,
+            peak_allocated_bytes: 0,
+            peak_reserved_bytes: 0,
+            inactive_split_bytes: 0,
+            largest_free_block_bytes: 0,
+            limit_bytes: None,
+            retry_count: 0,
+            oom_count: 0,
+            context: None,
+        }
+    }
+
     /// Bytes that are reserved and not allocated.
     pub fn cached_bytes(&self) -> u64 {
         self.reserved_bytes.saturating_sub(self.allocated_bytes)

@@ -72,9 +72,28 @@ pub fn stop() -> Option<PathBuf> {
     }
 }
 
+/// Writes a line of the program's own to the run file, where there is one; whether there was. Readers pass over lines whose `kind` they
+/// do not know, and refuse those without the keys `schema`, `version` and `kind` of [`EpochSummary::to_json`](crate::EpochSummary::to_json).
+///
+/// # Errors
+///
+/// When the file that the environment names cannot be created, or the line cannot be written. Nothing is written from then on.
+///
+/// ```
+/// let path = std::env::temp_dir().join("memtrack-line-example-%p.jsonl");
+/// memtrack::run_file::record_to(&path)?;
+/// memtrack::run_file::write_line(r#"{"schema":"memtrack.run","version":1,"kind":"checkpoint","step":100}"#)?;
+/// # std::fs::remove_file(memtrack::run_file::stop().expect("a file was written"))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write_line(line: &str) -> io::Result<bool> {
+    let written = decide().and_then(|is_on| if is_on { append(line.to_owned()).map(|()| true) } else { Ok(false) });
+    written.map_err(|(path, error)| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
 /// Writes a line if there is a run file. What cannot be written is told once, and ends the file: training goes on.
 pub(crate) fn write(line: impl FnOnce() -> String) {
-    if let Err((path, error)) = decide().and_then(|is_on| if is_on { write_line(line()) } else { Ok(()) }) {
+    if let Err((path, error)) = decide().and_then(|is_on| if is_on { append(line()) } else { Ok(()) }) {
         // No lock is held.
         warn(&path, &error);
     }
@@ -95,7 +114,7 @@ fn decide() -> Result<bool, Failure> {
     Ok(matches!(*state, State::To(_)))
 }
 
-fn write_line(mut line: String) -> Result<(), Failure> {
+fn append(mut line: String) -> Result<(), Failure> {
     line.push('\n');
     let mut state = lock(&STATE);
     let State::To(run_file) = &mut *state else { return Ok(()) };

@@ -27,6 +27,8 @@ pub(crate) struct Device {
     /// The pool set by `cuDeviceSetMemPool`.
     pub(crate) current_pool: Option<u64>,
     pub(crate) default_pool: Option<u64>,
+    /// `cuCtxCreate` made one, which shares everything with the primary one but its handle.
+    has_second_context: bool,
 }
 
 impl Device {
@@ -39,6 +41,7 @@ impl Device {
             fault: None,
             current_pool: None,
             default_pool: None,
+            has_second_context: false,
         }
     }
 
@@ -51,6 +54,11 @@ fn context_handle(device: usize) -> u64 {
     HandleKind::Context as u64 + 0x100 * device as u64
 }
 
+/// The handle of the one context that `cuCtxCreate` makes for a device.
+fn second_context_handle(device: usize) -> u64 {
+    context_handle(device) + 0x80
+}
+
 impl State {
     /// The device of a number a caller gave.
     pub(crate) fn device(&mut self, number: i32) -> Answer<&mut Device> {
@@ -58,6 +66,9 @@ impl State {
     }
 
     fn device_of_context(&self, context: u64) -> Answer<usize> {
+        if let Some(index) = (0..self.devices.len()).find(|&index| second_context_handle(index) == context) {
+            return if self.devices[index].has_second_context { Ok(index) } else { Err(INVALID_CONTEXT) };
+        }
         let index = (0..self.devices.len()).find(|&index| context_handle(index) == context).ok_or(INVALID_CONTEXT)?;
         if self.devices[index].retained == 0 { Err(INVALID_CONTEXT) } else { Ok(index) }
     }
@@ -194,6 +205,55 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> u32 {
             device.fault = None;
         }
         Ok(())
+    })
+}
+
+/// Frees all that was allocated on the device, and leaves the context to those who hold it.
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> u32 {
+    call("cuDevicePrimaryCtxReset_v2", |state| {
+        state.device(device)?.fault = None;
+        let index = device as usize;
+        let found = state.allocations.iter().filter(|(_, found)| found.device == index && !found.is_freed);
+        let addresses: Vec<u64> = found.map(|(address, _)| *address).collect();
+        addresses.into_iter().try_for_each(|address| crate::memory::free(state, address))
+    })
+}
+
+/// One context beside the primary one, made current.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxCreate_v2(context: *mut u64, _flags: u32, device: i32) -> u32 {
+    call("cuCtxCreate_v2", |state| {
+        state.device(device)?.has_second_context = true;
+        let handle = second_context_handle(device as usize);
+        CURRENT.set(handle);
+        // SAFETY: the caller's place, as cuda.h asks.
+        unsafe { put(context, handle) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxDestroy_v2(context: u64) -> u32 {
+    call("cuCtxDestroy_v2", |state| {
+        let index = state.device_of_context(context)?;
+        if second_context_handle(index) != context {
+            return Err(INVALID_CONTEXT);
+        }
+        state.devices[index].has_second_context = false;
+        if CURRENT.get() == context {
+            CURRENT.set(0);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetCtx(stream: u64, context: *mut u64) -> u32 {
+    call("cuStreamGetCtx", |state| {
+        let key = state.stream_key(stream)?;
+        let device = state.streams.get(&key).ok_or(INVALID_CONTEXT)?.device;
+        // SAFETY: the caller's place, as cuda.h asks.
+        unsafe { put(context, context_handle(device)) }
     })
 }
 

@@ -63,6 +63,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) no_tracking: bool,
 
+    /// The driver's pool keeps free memory, rather than giving it back to the GPU whenever the program waits
+    #[arg(long)]
+    pub(crate) keep_pool: bool,
+
     /// Steps at the beginning whose times do not count
     #[arg(long, default_value = "5", value_parser = number::<0, 1_000_000>)]
     pub(crate) warm_up: usize,

@@ -16,16 +16,14 @@ mod cuda {
 
     use candle_core::cuda_backend::cudarc::driver::result::{device, mem_pool};
     use candle_core::cuda_backend::cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool};
-    use candle_core::{Device, Error, Result};
+    use candle_core::{CudaDevice, Device, Error, Result};
 
     use super::PoolPeaks;
 
     /// The peaks of the device's current pool; `None` for the CPU.
     pub(crate) fn peaks(device: &Device) -> Result<Option<PoolPeaks>> {
         let Device::Cuda(cuda) = device else { return Ok(None) };
-        let stream = cuda.cuda_stream();
-        // SAFETY: the context's device is one that the driver named.
-        let pool = unsafe { device::get_mem_pool(stream.context().cu_device()) }.map_err(Error::wrap)?;
+        let pool = current(cuda)?;
         Ok(Some(PoolPeaks {
             used_bytes: read(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
             reserved_bytes: read(pool, CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?,
@@ -39,16 +37,31 @@ mod cuda {
         Ok(value)
     }
 
-    /// Bytes of the GPU that are in use by all its processes; `None` for the CPU.
-    pub(crate) fn device_used_bytes(device: &Device) -> Result<Option<u64>> {
+    /// From here on the pool keeps what it has reserved. Left alone it gives free memory back to the GPU whenever the program waits.
+    pub(crate) fn keep(device: &Device) -> Result<()> {
+        let Device::Cuda(cuda) = device else { return Ok(()) };
+        let mut threshold = u64::MAX;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: as below.
+        unsafe { mem_pool::set_attribute(current(cuda)?, attribute, (&raw mut threshold).cast::<c_void>()) }
+            .map_err(Error::wrap)
+    }
+
+    /// Bytes of the GPU that are in use by all its processes, and all that it has; `None` for the CPU.
+    pub(crate) fn device_bytes(device: &Device) -> Result<Option<(u64, u64)>> {
         let Device::Cuda(cuda) = device else { return Ok(None) };
         let (free, total) = cuda.cuda_stream().context().mem_get_info().map_err(Error::wrap)?;
-        Ok(Some(total.saturating_sub(free) as u64))
+        Ok(Some((total.saturating_sub(free) as u64, total as u64)))
+    }
+
+    fn current(cuda: &CudaDevice) -> Result<CUmemoryPool> {
+        // SAFETY: the context's device is one that the driver named.
+        unsafe { device::get_mem_pool(cuda.cuda_stream().context().cu_device()) }.map_err(Error::wrap)
     }
 }
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{device_used_bytes, peaks};
+pub(crate) use cuda::{device_bytes, keep, peaks};
 
 #[cfg(not(feature = "cuda"))]
 mod absent {
@@ -64,10 +77,16 @@ mod absent {
 
     /// There is no GPU: always `None`.
     #[expect(clippy::unnecessary_wraps, reason = "as the one with a GPU")]
-    pub(crate) fn device_used_bytes(_device: &Device) -> Result<Option<u64>> {
+    pub(crate) fn device_bytes(_device: &Device) -> Result<Option<(u64, u64)>> {
         Ok(None)
+    }
+
+    /// There is no pool to set.
+    #[expect(clippy::unnecessary_wraps, reason = "as the one with a GPU")]
+    pub(crate) fn keep(_device: &Device) -> Result<()> {
+        Ok(())
     }
 }
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use absent::{device_used_bytes, peaks};
+pub(crate) use absent::{device_bytes, keep, peaks};

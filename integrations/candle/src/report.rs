@@ -17,8 +17,8 @@ pub(crate) struct Report<'a> {
     pub(crate) generated: String,
     /// The driver's pool.
     pub(crate) pool: Option<PoolPeaks>,
-    /// The most of the GPU that was in use after a step, whoever used it.
-    pub(crate) device_used_bytes: Option<u64>,
+    /// The most of the GPU that was in use after a step, whoever used it; and all of it.
+    pub(crate) device_bytes: Option<(u64, u64)>,
     /// The most that an epoch of memtrack's saw allocated.
     pub(crate) memtrack_peak_bytes: Option<i64>,
 }
@@ -55,7 +55,8 @@ impl Display for Report<'_> {
         for (name, bytes) in [
             ("pool_used_peak_bytes", self.pool.map(|pool| pool.used_bytes)),
             ("pool_reserved_peak_bytes", self.pool.map(|pool| pool.reserved_bytes)),
-            ("device_used_bytes", self.device_used_bytes),
+            ("device_used_bytes", self.device_bytes.map(|(used, _)| used)),
+            ("device_total_bytes", self.device_bytes.map(|(_, total)| total)),
             ("memtrack_peak_bytes", self.memtrack_peak_bytes.and_then(|bytes| bytes.try_into().ok())),
         ] {
             if let Some(bytes) = bytes {
@@ -102,7 +103,7 @@ mod tests {
             times: [900, 800, 5, 1, 3, 4, 2].map(Duration::from_millis).to_vec(),
             generated: "a\"b\n".to_owned(),
             pool: None,
-            device_used_bytes: None,
+            device_bytes: None,
             memtrack_peak_bytes: Some(77),
         };
         assert_eq!(report.sorted_milliseconds(), [1.0, 2.0, 3.0, 4.0, 5.0]);

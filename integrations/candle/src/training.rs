@@ -25,6 +25,9 @@ pub(crate) fn run<'a>(
 ) -> std::result::Result<Report<'a>, RunError> {
     let tracking = Tracking::start(device, !options.no_tracking);
     writeln!(output, "{}", tracking.told)?;
+    if options.keep_pool {
+        pool::keep(device)?;
+    }
     let text = Text::documentation();
     let mut random = Random::new(options.seed);
     let model = Gpt::new(options.shape(), &mut random, device)?;
@@ -35,7 +38,7 @@ pub(crate) fn run<'a>(
     writeln!(output, "training {count} parameters on {} bytes of text, on {}", text.len(), options.device.name())?;
 
     let (mut losses, mut times) = (Vec::with_capacity(options.steps), Vec::with_capacity(options.steps));
-    let (mut device_used_bytes, mut memtrack_peak_bytes) = (None, None);
+    let (mut device_bytes, mut memtrack_peak_bytes) = (None, None);
     for (epoch_number, first) in (1..).zip((0..options.steps).step_by(options.epoch_steps)) {
         let epoch = memtrack::epoch(epoch_number);
         for step_number in first..options.steps.min(first + options.epoch_steps) {
@@ -55,7 +58,7 @@ pub(crate) fn run<'a>(
             if !loss.is_finite() {
                 return Err(RunError::Diverged { step: step_number, loss });
             }
-            device_used_bytes = device_used_bytes.max(pool::device_used_bytes(device)?);
+            device_bytes = device_bytes.max(pool::device_bytes(device)?);
         }
         let summary = epoch.finish();
         let shown = losses.last().copied().unwrap_or_default();
@@ -71,7 +74,7 @@ pub(crate) fn run<'a>(
         writeln!(output, "it writes: {generated:?}")?;
     }
     let report =
-        Report { options, parameters: count, losses, times, generated, pool, device_used_bytes, memtrack_peak_bytes };
+        Report { options, parameters: count, losses, times, generated, pool, device_bytes, memtrack_peak_bytes };
     let sorted = report.sorted_milliseconds();
     let [low, median, high] = [0.1, 0.5, 0.9].map(|share| quantile(&sorted, share));
     writeln!(output, "a step takes {median:.2} ms (eight of ten from {low:.2} to {high:.2})")?;

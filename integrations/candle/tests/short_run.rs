@@ -1,4 +1,5 @@
 //! The program itself, on the CPU, with a model small enough for that.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::process::{Command, Output};
 

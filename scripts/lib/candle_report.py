@@ -96,6 +96,14 @@ def losses_agree(runs):
     return True
 
 
+def peaks_agree(rounds):
+    """Whether the peak that memtrack's epochs read is the one that the driver's pool kept in a run that nobody measured."""
+    pairs = [(runs[BASE]["pool_used_peak_bytes"], runs["measured"].get("memtrack_peak_bytes"))
+             for runs in rounds.values() if BASE in runs and "measured" in runs]
+    print("; ".join(f"the pool {pool}, memtrack {told}" for pool, told in sorted(set(pairs), key=str)))
+    return bool(pairs) and all(pool == told for pool, told in pairs)
+
+
 def fraction(run, share):
     """The memory fraction that lets the cache have the peak and this share of what lay between it and what was reserved."""
     peak, reserved, _, _ = said(run["errors"])
@@ -111,6 +119,8 @@ def main(arguments):
     match arguments:
         case ["table", folder]:
             return 0 if report(read(folder)) else 1
+        case ["peaks", folder]:
+            return 0 if peaks_agree(read(folder)) else 1
         case ["fraction" | "part" as which, json_file, share]:
             path = pathlib.Path(json_file)
             run = json.loads(path.read_text()) | {"errors": path.with_suffix(".err").read_text()}
@@ -120,7 +130,7 @@ def main(arguments):
         case ["retries", errors_file]:
             print(said(pathlib.Path(errors_file).read_text())[2] or 0)
         case _:
-            print("usage: candle_report.py table FOLDER | fraction JSON SHARE | part JSON SHARE | same JSON... | retries ERR", file=sys.stderr)
+            print("usage: candle_report.py table FOLDER | peaks FOLDER | fraction JSON SHARE | part JSON SHARE | same JSON... | retries ERR", file=sys.stderr)
             return 2
     return 0
 

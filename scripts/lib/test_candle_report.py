@@ -55,6 +55,18 @@ class Report(unittest.TestCase):
         self.assertTrue(fine)
 
 
+class Peaks(unittest.TestCase):
+    def test_the_pools_peak_without_memtrack_is_set_beside_what_memtrack_told(self):
+        def agree(told):
+            rounds = {0: {"plain": {"pool_used_peak_bytes": 70}, "measured": {"memtrack_peak_bytes": told}}}
+            with contextlib.redirect_stdout(io.StringIO()):
+                return candle_report.peaks_agree(rounds)
+
+        self.assertTrue(agree(70))
+        self.assertFalse(agree(71))
+        self.assertFalse(agree(None))
+
+
 class Limits(unittest.TestCase):
     def test_a_limit_lies_between_what_was_allocated_and_what_was_reserved(self):
         roomy = run(1.0) | {"errors": ERRORS}

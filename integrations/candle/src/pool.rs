@@ -1,7 +1,7 @@
 //! The counters of the driver's memory pool, from which candle takes all its tensors, read without memtrack: what memtrack says can be held
 //! against them.
 
-/// Bytes, the most since the process began, or since memtrack set the driver's mark back.
+/// Bytes, the most since the process began, or since somebody set the driver's marks back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PoolPeaks {
     /// In tensors.

@@ -4,6 +4,7 @@
 //! blocks back. The rules are those of PyTorch 2.11's native allocator. What a device is and how memory is measured by
 //! scopes and phases lives elsewhere.
 
+mod address_table;
 mod block;
 mod capture_reuse;
 mod compact;

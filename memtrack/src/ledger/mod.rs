@@ -1,10 +1,10 @@
 //! The books of one device: statistics, open scopes with their exact peaks, owners, calls by call site, phases and epochs; and
 //! the device's part of scopes over several ([`Combined`]).
 //!
-//! The books are plain data behind one lock: each allocation and free is entered once, in constant time save a walk over the
-//! open scopes it belongs to. Threads that find the lock taken write logs instead, which are entered in the order in which
-//! things happened before anybody reads the books ([`SharedLedger`]). No device call, no clock, no tracing call and no
-//! policy may live here.
+//! The books are plain data behind one lock: each allocation and free is entered once, in constant time. What an event moves in its scope
+//! and in those around is entered for many events at once ([`run`]). Threads that find the lock taken write into a ring instead, which
+//! is entered in the order in which things happened before anybody reads the books ([`SharedLedger`]). No device call, no clock, no
+//! tracing call and no policy may live here.
 
 mod attempts;
 mod call_site;

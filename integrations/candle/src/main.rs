@@ -37,8 +37,9 @@ fn main() -> ExitCode {
     match train(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln!`, which panics where standard error is closed.
-            let _ = writeln!(io::stderr(), "error: {error}");
+            let text = error.to_string();
+            // candle's errors have a backtrace below. Not `eprintln!`, which panics where standard error is closed.
+            let _ = writeln!(io::stderr(), "error: {}", text.lines().next().unwrap_or_default());
             ExitCode::from(error.exit_status())
         }
     }

@@ -4,6 +4,8 @@
 //! books, the records of blocks, live and free, the table of blocks held by address, and what the simulated device notes of its
 //! segments. A `Buffer` is a value in the program's own hands; its size is added where the test says so.
 
+#![expect(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
+
 use std::sync::Arc;
 
 use memtrack::device::{Simulated, Stream};

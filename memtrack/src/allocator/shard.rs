@@ -177,6 +177,8 @@ impl Shard {
         let this = Arc::clone(self);
         let inner = &this.inner;
         block.state = BlockState::PendingFree;
+        // Where it is kept until a capture ends, it waits for none.
+        block.set_event_count(0);
         inner.ledger().free_requested(&entry, owner, context);
         let Some((streams, announced)) = inner.pending.announce(&this, index, uses) else { return };
         block.set_event_count(streams.len() as u32);

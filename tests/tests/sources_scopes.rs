@@ -57,6 +57,16 @@ fn nested_peaks_are_each_scopes_own_although_the_mark_is_reset_at_each_boundary(
     let [inner, middle, outer] = [inner, middle, outer].map(|scope| close(scope).sources.remove(0));
     assert_eq!([inner.peak_bytes, middle.peak_bytes, outer.peak_bytes], [Some(150), Some(600), Some(900)]);
     assert!([inner, middle, outer].iter().all(|source| source.peak_kind == PeakKind::Exact));
+    // The highest moment in the innermost is that of those around it too.
+    let around = [scope("outer"), scope("middle")];
+    drop(scope("before"));
+    let inner = scope("inner");
+    pool.change(2000);
+    pool.change(-2000);
+    drop(close(inner));
+    drop(scope("after"));
+    let [outer, middle] = around;
+    assert_eq!([middle, outer].map(|scope| close(scope).peak_bytes), [2150, 2150]);
 }
 
 #[test]

@@ -407,7 +407,7 @@ mod tests {
         }
         assert!(were_many, "a bin of many");
         while let (Some((first, _)), Some((last, _))) = (both.model.first_key_value(), both.model.last_key_value()) {
-            let key = if both.model.len() % 3 == 0 { *first } else { *last };
+            let key = if both.model.len().is_multiple_of(3) { *first } else { *last };
             both.remove(key);
             both.check();
         }

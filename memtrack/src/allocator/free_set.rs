@@ -385,7 +385,7 @@ mod tests {
         let mut were_many = false;
         for turn in 0..40_000_u64 {
             // Few sizes for many blocks, so that ties are common, and some of any size; mostly shrinking, then mostly growing.
-            let doublings = if random(&mut state) % 3 == 0 { random(&mut state) % 30 } else { 0 };
+            let doublings = if random(&mut state).is_multiple_of(3) { random(&mut state) % 30 } else { 0 };
             let size_bytes = (512 * (1 + random(&mut state) % 20)) << doublings;
             let address = 512 * (random(&mut state) % 500);
             let grows = random(&mut state) % 8 < if turn % 8000 >= 4000 { 7 } else { 2 };

@@ -21,11 +21,12 @@ build() {
   copy "$built" '/compact-check$' compact-check
   copy "$built" '/device-check$' device-check
   copy "$built" '/driver-check$' driver-check
+  copy "$built" '/source-check$' source-check
   copy "$built" '/release/memtrack$' memtrack
   copy "$built" '/libmemtrack_peers\.so$' libmemtrack_peers.so
   copy "$built" '/peer_buffers$' peer_buffers
   copy "$tests" '/examples/train-[^/]*$' train-tests
-  for program in compact-check device-check driver-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
+  for program in compact-check device-check driver-check source-check memtrack libmemtrack_peers.so peer_buffers train-tests; do
     strip "$out/$program" || echo "$program is not stripped, only larger for it" >&2
   done
   # The run goes on without RMM where it cannot be had, and the script says why.

@@ -66,3 +66,9 @@ run_driver() {
   check "memtrack check holds an idle card to its limits" "$out/memtrack" check --max-unexplained 16MiB --max-used 1GiB
   cat "$log"
 }
+
+# A program that allocates by cudarc alone, as candle does: what the driver's pool says against what it did.
+run_sources() {
+  check "the driver's memory pool as a source says what the program did" "$out/source-check"
+  cat "$log"
+}

@@ -14,6 +14,7 @@ pub mod mock;
 pub mod panics;
 pub mod reference_allocator;
 pub mod scenarios;
+pub mod sources;
 pub mod spans;
 pub mod unused;
 pub mod watchdog;

@@ -108,6 +108,7 @@ fn gpu_check_says_what_it_lacks_and_refuses_what_it_does_not_know() {
         "compact-check",
         "device-check",
         "driver-check",
+        "source-check",
         "memtrack",
         "peer_buffers",
         "libmemtrack_peers.so",

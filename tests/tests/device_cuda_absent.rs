@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use memtrack::device::{Cuda, CudaUnavailable, Device, DeviceChoice, DeviceKind, auto};
+use memtrack::source::{CudaPoolSource, SourceError};
 use memtrack_tests::mock::Mock;
 use tracing::Level;
 use tracing_mock::{expect, subscriber};
@@ -38,6 +39,17 @@ fn chosen_and_logged(device: &str) -> DeviceKind {
     let kind = tracing::subscriber::with_default(subscriber, || auto().kind());
     handle.assert_finished();
     kind
+}
+
+#[test]
+fn a_memory_pool_is_no_source_without_a_driver() {
+    in_a_process_of_its_own("a_memory_pool_is_no_source_without_a_driver", &[], || {
+        // On a machine with a GPU there is one.
+        let Err(unavailable) = Cuda::new(0) else { return };
+        for source in [CudaPoolSource::current(0), CudaPoolSource::default_pool(0)] {
+            assert_eq!(source.err(), Some(SourceError::Unavailable(unavailable.clone())));
+        }
+    });
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn record_source(span: &Span, site: &Site, record: &ScopeRecord, phase_given: bo
         ("mem.peak_delta", source.peak_delta_bytes()),
         ("mem.retries", source.retry_count),
         ("mem.ooms", source.oom_count),
-        ("mem.reserved_delta", source.reserved_delta_bytes()),
+        ("mem.reserved.delta", source.reserved_delta_bytes()),
         ("mem.sampled", options.is_sampled.then(|| i64::try_from(sampled).unwrap_or(i64::MAX))),
     ];
     let (device, outcome) = (record.device.as_str(), record.outcome.as_str());
@@ -139,7 +139,7 @@ pub(super) fn log_sources(record: &ScopeRecord) {
                 mem.peak = source.peak_bytes,
                 mem.peak_delta = source.peak_delta_bytes(),
                 mem.peak_kind = source.peak_kind.as_str(),
-                mem.reserved_delta = source.reserved_delta_bytes(),
+                mem.reserved.delta = source.reserved_delta_bytes(),
                 mem.retries = source.retry_count,
                 mem.ooms = source.oom_count,
                 error = source.failure.as_ref().map(tracing::field::display),

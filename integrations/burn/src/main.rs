@@ -36,9 +36,9 @@ struct Options {
     /// Decides the first weights and the order of images
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Registers no source: what training takes without measuring
+    /// Switches memtrack off: what training takes without it
     #[arg(long)]
-    no_sources: bool,
+    no_tracking: bool,
     /// Waits for the GPU wherever a scope begins or ends; always so with the feature `fusion`
     #[arg(long)]
     sync: bool,
@@ -54,6 +54,7 @@ enum Failure {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     NoGpu(#[from] memtrack::device::CudaUnavailable),
+    #[cfg(not(all(feature = "cuda", feature = "ndarray")))]
     #[error("this program was built without {0}; build it with `--features {0}`")]
     NotBuilt(&'static str),
 }
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
+    memtrack::set_enabled(!options.no_tracking);
     match options.device {
         DeviceChoice::Cpu => on_cpu(options),
         DeviceChoice::Cuda(ordinal) => on_cuda(options, ordinal),
@@ -101,7 +103,7 @@ fn settings(options: &Options) -> Settings {
 
 #[cfg(feature = "ndarray")]
 fn on_cpu(options: &Options) -> Result<(), Failure> {
-    let _registered = if options.no_sources { None } else { Some(register_source(Arc::new(HeapSource))?) };
+    let _registered = if options.no_tracking { None } else { Some(register_source(Arc::new(HeapSource))?) };
     let device = burn::backend::ndarray::NdArrayDevice::Cpu;
     train::<Autodiff<burn::backend::NdArray>>(settings(options), &device, &mut io::stdout())?;
     Ok(())
@@ -136,7 +138,7 @@ fn on_cuda(options: &Options, ordinal: usize) -> Result<(), Failure> {
     let _context = memtrack::device::Cuda::new(ordinal)?;
     let device = CudaDevice::new(ordinal);
     let mut registered = Vec::new();
-    if !options.no_sources {
+    if !options.no_tracking {
         // First, so that it stands where an allocator of memtrack's would.
         let client = CudaRuntime::client(&device);
         let mut source = CubeclSource::of_this_thread(format!("cuda:{ordinal} cubecl"), client);

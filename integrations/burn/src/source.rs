@@ -15,10 +15,9 @@
 
 use std::fmt;
 
-use cubecl::Runtime;
 use cubecl::client::ComputeClient;
-use cubecl::prelude::MemoryUsage;
 use cubecl::stream_id::StreamId;
+use cubecl::{MemoryUsage, Runtime};
 use memtrack::source::{Exactness, MemorySource, SourceError, SourceReading};
 
 /// Sends what is not queued yet.

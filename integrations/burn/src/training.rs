@@ -3,6 +3,7 @@
 //! Nothing here knows which memory is measured: that is decided by the sources that are registered.
 
 use std::io;
+use std::time::Instant;
 
 use burn::module::{AutodiffModule, Module};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -87,6 +88,7 @@ pub fn train<B: AutodiffBackend>(
     let mut order: Vec<usize> = (0..training.len()).collect();
     let mut trained = Trained { accuracy: 0.0, summaries: Vec::new() };
     for number in 1..=settings.epochs {
+        let started = Instant::now();
         random.shuffle(&mut order);
         let batches = order.chunks(settings.batch_size.max(1));
         let step_count = batches.len() as f64;
@@ -103,8 +105,8 @@ pub fn train<B: AutodiffBackend>(
         }
         trained.accuracy = evaluate(&network.valid(), &held_out, device);
         let loss = loss_sum.into_scalar().elem::<f64>() / step_count;
-        let right = trained.accuracy * 100.0;
-        writeln!(output, "epoch {number}: loss {loss:.4}, {right:.1} % of held-out digits right")?;
+        let (right, took_ms) = (trained.accuracy * 100.0, started.elapsed().as_secs_f64() * 1000.0);
+        writeln!(output, "epoch {number}: loss {loss:.4}, {right:.1} % of held-out digits right, {took_ms:.1} ms")?;
         if let Some(summary) = epoch.finish() {
             writeln!(output, "{summary}")?;
             trained.summaries.push(summary);

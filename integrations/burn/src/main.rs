@@ -8,8 +8,11 @@ use burn::backend::Autodiff;
 use clap::Parser;
 use memtrack::device::DeviceChoice;
 use memtrack::source::{SourceError, register_source};
-use memtrack_burn_digits::heap::{CountedHeap, HeapSource};
+use memtrack_burn_digits::heap::CountedHeap;
 use memtrack_burn_digits::training::{Settings, TrainError, train};
+
+#[cfg(not(any(feature = "cuda", feature = "ndarray")))]
+compile_error!("burn needs a backend: choose the feature `ndarray`, `cuda` or both");
 
 #[global_allocator]
 static HEAP: CountedHeap = CountedHeap;
@@ -103,7 +106,11 @@ fn settings(options: &Options) -> Settings {
 
 #[cfg(feature = "ndarray")]
 fn on_cpu(options: &Options) -> Result<(), Failure> {
-    let _registered = if options.no_tracking { None } else { Some(register_source(Arc::new(HeapSource))?) };
+    let _registered = if options.no_tracking {
+        None
+    } else {
+        Some(register_source(Arc::new(memtrack_burn_digits::heap::HeapSource))?)
+    };
     let device = burn::backend::ndarray::NdArrayDevice::Cpu;
     train::<Autodiff<burn::backend::NdArray>>(settings(options), &device, &mut io::stdout())?;
     Ok(())

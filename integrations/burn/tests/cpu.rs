@@ -51,6 +51,6 @@ fn the_network_learns_and_each_phase_holds_what_training_makes_it_hold() {
     let moments_bytes = optimizer[0] - optimizer[1];
     assert!((2 * PARAMETER_BYTES..2 * PARAMETER_BYTES + 16_384).contains(&moments_bytes), "{moments_bytes}: {text}");
     // The last epoch keeps nothing of a tensor's size.
-    let kept_bytes = sources().last().unwrap().epoch.delta_bytes().unwrap();
+    let kept_bytes = sources().next_back().unwrap().epoch.delta_bytes().unwrap();
     assert!(kept_bytes.abs() < ACTIVATION_BYTES, "{kept_bytes}: {text}");
 }

@@ -1,5 +1,6 @@
 //! cubecl's real client and memory management on a driver that is only memory: no kernel runs here, tensors are only made and dropped.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
+#![expect(clippy::unwrap_used, reason = "a test without its client can only stop")]
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

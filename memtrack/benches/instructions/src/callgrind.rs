@@ -7,7 +7,7 @@ use std::{env, fs, process};
 
 use crate::Failure;
 
-/// Valgrind's pattern for [`mark`]'s part that is never inlined.
+/// Valgrind's pattern for the part of `mark` that is never inlined.
 const MARK: &str = "--dump-before=*begin_to_count_anew*";
 
 /// Valgrind writes down what was counted so far, and begins anew.

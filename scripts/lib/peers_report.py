@@ -8,6 +8,7 @@ import statistics
 TORCH = ("torch", "torch_expandable")
 OURS = ("memtrack", "buffers")
 MOVED = "pages moved"
+PEAK = "reserved / requested peak"
 # Tables of a dozen columns fit a screen only with short names.
 SHORT = {"memtrack": "raw", "expandable": "exp"}
 
@@ -47,7 +48,7 @@ def rows_of(result):
         yield f"{trace}: warm, ns a step", result["ns"]
         yield f"{trace}: cold, ms", result["cold_ms"]
         if result["reserved_peak"] >= 0:
-            yield f"{trace}: reserved / requested peak", result["reserved_peak"] / result["requested_peak"]
+            yield f"{trace}: {PEAK}", result["reserved_peak"] / result["requested_peak"]
         if result["moved_cold"] >= 0:
             yield f"{trace}: {MOVED}, cold", result["moved_cold"]
             yield f"{trace}: {MOVED}, warm", result["moved_warm"]
@@ -62,21 +63,21 @@ def table_of(results):
     return table
 
 
-def faster_torch(values):
+def faster_torch(values, of=statistics.median):
     """Which of PyTorch's policies has the lower median in a row, and that median; None where neither was measured."""
-    medians = [(statistics.median(values[peer]), peer) for peer in TORCH if peer in values]
-    return min(medians)[::-1] if medians else None
+    figures = [(of(values[peer]), peer) for peer in TORCH if peer in values]
+    return min(figures)[::-1] if figures else None
 
 
-def ratios(table, peers):
-    """Lines of row, the faster policy, and each peer's median over its."""
+def ratios(table, peers, of=statistics.median):
+    """Lines of row, the faster policy, and each peer's median over its; or what `of` makes of the rounds, in place of the median."""
     lines = []
     for row, values in table.items():
-        best = faster_torch(values)
+        best = faster_torch(values, of)
         if MOVED in row or best is None or best[1] <= 0:
             continue
         lines.append([row, f"{short(best[0])} {number_text(best[1])}",
-                      *(f"{statistics.median(values[peer]) / best[1]:.3f}" if peer in values else "-" for peer in peers)])
+                      *(f"{of(values[peer]) / best[1]:.3f}" if peer in values else "-" for peer in peers)])
     return lines
 
 
@@ -149,6 +150,10 @@ def report(results, peers):
     if lines and others:
         print("\nratios of medians to the faster of PyTorch's two policies in that row; below 1 is cheaper than PyTorch\n")
         print_table(["", "faster", *(short(peer) for peer in others)], lines)
+        # A core that changes its pace by half between two turns is in the medians of few rounds, and not in the fastest round of each.
+        times = {row: values for row, values in table.items() if PEAK not in row}
+        print("\nthe same of the fastest round of each, on either side\n")
+        print_table(["", "faster", *(short(peer) for peer in others)], ratios(times, others, min))
     spreads = [[row, *(spread_text(values.get(peer)) for peer in peers)] for row, values in table.items()]
     spreads = [line for line in spreads if not set(line[1:]) <= {"0", "-"}]
     if spreads:

@@ -38,6 +38,12 @@ class Ratios(unittest.TestCase):
         self.assertEqual(faster_torch(table["pair, 512 B: ns"]), ("torch", 200))
         self.assertEqual(ratios(table, ["memtrack", "async"]), [["pair, 512 B: ns", "torch 200", "0.500", "-"]])
 
+    def test_ratios_of_the_fastest_rounds_are_of_each_peer_s_own(self):
+        table = table_of([pair("memtrack", 150), pair("memtrack", 50), pair("torch", 300), pair("torch", 200)])
+        self.assertEqual(ratios(table, ["memtrack"], min), [["pair, 512 B: ns", "torch 200", "0.250"]])
+        text = printed([pair("memtrack", 150), pair("memtrack", 50), pair("torch", 300), pair("torch", 200)], ["memtrack", "torch"])[1]
+        self.assertIn("fastest round", text)
+
     def test_there_are_none_without_pytorch(self):
         self.assertEqual(ratios(table_of([pair("memtrack", 100)]), ["memtrack"]), [])
         self.assertNotIn("ratios", printed([pair("memtrack", 100)], ["memtrack"])[1])

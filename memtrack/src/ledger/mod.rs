@@ -283,6 +283,7 @@ impl Ledger {
     }
 
     /// Closes a scope and says what happened in it. `None` when it is closed already.
+    #[inline]
     pub(crate) fn close_scope(&mut self, key: ScopeKey, outcome: Outcome) -> Option<ClosedScope> {
         self.settle();
         if !self.scopes.is_open(key) {

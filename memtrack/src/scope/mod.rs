@@ -157,9 +157,25 @@ impl OpenScope {
         }
     }
 
+    #[inline]
     fn end(&mut self, outcome: Outcome) -> ScopeRecord {
+        if source::is_active() { self.end_with_sources(outcome) } else { self.end_alone(outcome) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_with_sources(&mut self, outcome: Outcome) -> ScopeRecord {
+        let sources = source::closed(&self.inner, self.key);
+        let mut record = self.end_alone(outcome);
+        if !sources.is_empty() {
+            record.add_sources(sources, self.inner.is_stand_in);
+        }
+        record
+    }
+
+    #[inline]
+    fn end_alone(&mut self, outcome: Outcome) -> ScopeRecord {
         self.is_open = false;
-        let sources = if source::is_active() { source::closed(&self.inner, self.key) } else { Vec::new() };
         // In case this thread's attachment was forgotten: it would hide the scopes around.
         context::leave(self.inner.id, self.key);
         let closed = self.inner.ledger().close_scope(self.key, outcome);
@@ -169,11 +185,7 @@ impl OpenScope {
         {
             at_boundary(&self.inner, phase);
         }
-        let mut record = ScopeRecord::new(self.name, &self.inner.name, closed, outcome);
-        if !sources.is_empty() {
-            record.add_sources(sources, self.inner.is_stand_in);
-        }
-        record
+        ScopeRecord::new(self.name, &self.inner.name, closed, outcome)
     }
 }
 

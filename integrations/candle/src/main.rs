@@ -21,6 +21,10 @@ use candle_core::Device;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
+// Its functions stand in the driver's place for the whole program.
+#[cfg(feature = "hook")]
+use memtrack_hook as _;
+
 use error::RunError;
 use options::{DeviceChoice, Options};
 

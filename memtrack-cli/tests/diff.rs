@@ -7,12 +7,14 @@ mod common;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::Folder;
 use memtrack::device::Simulated;
+use memtrack::phase::EpochSummary;
 use memtrack::scope::Scope;
+use memtrack::source::{Exactness, MemorySource, SourceError, SourceReading, register_source};
 use memtrack::{Buffer, CachingAllocator};
 use serde_json::Value;
 
@@ -79,7 +81,7 @@ simulated: epoch 1 of run.jsonl -> epoch 3 of run.jsonl
     forward  +8.00 MiB      +4  +8.00 MiB       +0 B      +0
     other    -8.00 MiB      -1  +8.00 MiB       +0 B      +0
   by line   what grew
-    +8.00 MiB  memtrack-cli/tests/diff.rs:39:23 in loss (forward): 12.00 MiB in 6 blocks (+4)
+    +8.00 MiB  memtrack-cli/tests/diff.rs:41:23 in loss (forward): 12.00 MiB in 6 blocks (+4)
     -8.00 MiB  1 line that shrank
 ";
 
@@ -125,6 +127,117 @@ fn devices_are_compared_by_name() {
     let (status, output, _) = diff(&folder, &["cuda.jsonl", "host.jsonl"]);
     assert_eq!(status, Some(0));
     assert!(output.starts_with("cuda:0, epoch 1 of cuda.jsonl -> simulated, epoch 3 of host.jsonl\n"), "{output}");
+}
+
+/// A run without an allocator: each epoch, a phase takes 30 MB for its time, and keeps `leaked` of them.
+fn run_of_a_source(leaked: u64, keeps_peaks: bool) -> Vec<String> {
+    /// What it says: in use, and the mark.
+    #[derive(Debug)]
+    struct Framework(Mutex<(u64, u64)>, bool);
+    impl Framework {
+        fn change(&self, bytes: i64) {
+            let mut state = self.0.lock().unwrap();
+            state.0 = state.0.checked_add_signed(bytes).unwrap();
+            state.1 = state.1.max(state.0);
+        }
+    }
+    impl MemorySource for Framework {
+        fn name(&self) -> &str {
+            "framework"
+        }
+        fn exactness(&self) -> Exactness {
+            Exactness::ExactProcessWide
+        }
+        fn read(&self) -> Result<SourceReading, SourceError> {
+            let (current, mark) = *self.0.lock().unwrap();
+            let reading = SourceReading::new(current);
+            Ok(if self.1 { reading.with_peak(mark).with_reserved(64 << 20) } else { reading })
+        }
+        fn reset_peak(&self) -> Result<(), SourceError> {
+            let mut state = self.0.lock().unwrap();
+            state.1 = state.0;
+            Ok(())
+        }
+    }
+    // Sources are the process's: one at a time.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let framework = Arc::new(Framework(Mutex::new((0, 0)), keeps_peaks));
+    let _registered = register_source(Arc::clone(&framework) as Arc<dyn MemorySource>).unwrap();
+    let lines = (1..=3_u64).map(|number| {
+        let epoch = memtrack::epoch(number);
+        {
+            let _phase = memtrack::phase("forward");
+            framework.change(30 << 20);
+            {
+                let _inner = memtrack::phase("loss");
+            }
+            framework.change(i64::try_from(leaked).unwrap() - (30 << 20));
+        }
+        epoch.finish().iter().map(EpochSummary::to_json).collect::<String>()
+    });
+    lines.collect()
+}
+
+#[test]
+fn what_a_source_said_is_compared_where_there_is_no_allocator() {
+    let folder = Folder::new("diff-sources");
+    write(&folder, "run.jsonl", &run_of_a_source(4 << 20, true));
+    let (status, output, errors) = diff(&folder, &["run.jsonl"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert_eq!(output, SOURCE_ONLY);
+    let (_, output, _) = diff(&folder, &["run.jsonl@2", "run.jsonl@2"]);
+    assert!(output.ends_with("+0 B\n    by phase  no change\n"), "{output}");
+    // As JSON, exact.
+    let (_, output, _) = diff(&folder, &["run.jsonl", "--json"]);
+    let difference: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(difference["has_allocator"], false);
+    assert_eq!(difference["sources"][0]["live_bytes"]["change"], 8 << 20);
+    assert_eq!(difference["sources"][0]["phases"].as_array().unwrap().len(), 2);
+    // Without its mark, what it does not say is not compared with nothing.
+    write(&folder, "plain.jsonl", &run_of_a_source(4 << 20, false));
+    let (status, output, _) = diff(&folder, &["run.jsonl", "plain.jsonl"]);
+    assert_eq!(status, Some(0));
+    assert!(output.contains("    reserved  not known of both\n"), "{output}");
+}
+
+const SOURCE_ONLY: &str = "\
+framework: epoch 1 of run.jsonl -> epoch 3 of run.jsonl
+  source    framework
+    in use    4.00 MiB -> 12.00 MiB  +8.00 MiB
+    peak      30.00 MiB -> 38.00 MiB  +8.00 MiB
+    reserved  64.00 MiB -> 64.00 MiB  +0 B
+    by phase
+      phase     net       peak  rise max
+      loss     +0 B  +8.00 MiB      +0 B
+      forward  +0 B  +8.00 MiB      +0 B
+";
+
+#[test]
+fn sources_beside_an_allocator_come_after_it_and_those_of_one_side_are_left_out() {
+    let folder = Folder::new("diff-beside");
+    let source = |name: &str, peak: u64| {
+        format!(
+            r#"{{"name":"{name}","exactness":"exact","peak_kind":"exact","after_bytes":0,"peak_bytes":{peak},"phases":[]}}"#
+        )
+    };
+    let with = |line: &String, sources: &str| format!(r#"{},"sources":[{sources}]}}"#, &line[..line.len() - 1]);
+    let lines = run(4);
+    write(&folder, "a.jsonl", &[with(&lines[0], &format!("{},{}", source("pool", 5), source("gone", 1)))]);
+    write(&folder, "b.jsonl", &[with(&lines[2], &source("pool", 1029))]);
+    let (status, output, errors) = diff(&folder, &["a.jsonl", "b.jsonl"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert!(output.contains("  live      112.00 MiB -> 112.00 MiB  +0 B\n"), "{output}");
+    assert!(
+        output.contains("  source    pool\n    in use    0 B -> 0 B  +0 B\n    peak      5 B -> 1.00 KiB"),
+        "{output}"
+    );
+    assert!(!output.contains("gone"), "{output}");
+    // An epoch with an allocator, and one of which a source alone is known: what can be compared is the source.
+    let without = with(&lines[2], &source("pool", 7)).replacen('{', r#"{"has_allocator":false,"#, 1);
+    write(&folder, "c.jsonl", &[without]);
+    let (_, output, _) = diff(&folder, &["a.jsonl", "c.jsonl"]);
+    assert!(output.contains("  source    pool\n") && !output.contains("  live "), "{output}");
 }
 
 #[test]

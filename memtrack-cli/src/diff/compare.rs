@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::choose::Chosen;
 use super::run_file::{EpochLine, SiteLine};
+use super::sources::{SourceChange, sources};
 
 /// A figure in both epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -22,7 +23,7 @@ pub struct Change {
 }
 
 impl Change {
-    fn new(before: i64, after: i64) -> Self {
+    pub(super) fn new(before: i64, after: i64) -> Self {
         Self { before, after, change: after.saturating_sub(before) }
     }
 
@@ -112,6 +113,11 @@ pub struct Difference {
     pub phases: Vec<PhaseChange>,
     /// By line of the program; what grew most first, what shrank most last.
     pub sites: Vec<SiteChange>,
+    /// By memory source, in the order of the earlier; without those of one side alone.
+    pub sources: Vec<SourceChange>,
+    /// Whether an allocator was measured on both sides. Else the figures above are those of each side's first source, and nobody knows of
+    /// blocks and lines.
+    pub has_allocator: bool,
     /// The devices as people tell them apart: with the allocator where a device has several.
     #[serde(skip)]
     pub(super) labels: (String, String),
@@ -139,6 +145,8 @@ impl Difference {
             reserved_bytes: Change::new(earlier.reserved_bytes, later.reserved_bytes),
             phases: phases(earlier, later),
             sites: sites(earlier, later),
+            sources: sources(earlier, later),
+            has_allocator: earlier.has_allocator && later.has_allocator,
         }
     }
 }

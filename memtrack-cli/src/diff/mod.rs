@@ -1,11 +1,13 @@
 //! `memtrack diff`: what grew between two epochs, of one run or of two.
 //!
-//! Run files are read here (`run_file`), of each allocator an epoch is chosen (`choose`), two epochs are compared (`compare`) and the
-//! differences printed (`text`), each in a file of its own. What a run file holds is written by the library.
+//! Run files are read here (`run_file`), of each allocator an epoch is chosen (`choose`), two epochs are compared (`compare`, and what
+//! memory sources said in them in `sources`) and the differences printed (`text`), each in a file of its own. What a run file holds
+//! is written by the library.
 
 mod choose;
 mod compare;
 mod run_file;
+mod sources;
 mod text;
 
 use std::fmt;
@@ -16,6 +18,7 @@ use clap::Args;
 pub use compare::{Change, Difference, PhaseChange, SiteChange};
 use memtrack::plain_text::shown;
 pub use run_file::{EpochLine, RunFileError, read};
+pub use sources::{SourceChange, SourcePhaseChange};
 
 use self::choose::{Choice, Chosen, choice, chosen};
 

@@ -91,6 +91,46 @@ pub struct EpochLine {
     pub origins: Vec<OriginLine>,
     /// Live blocks at its end.
     pub live: Vec<SiteLine>,
+    /// Whether an allocator was measured; without one the epoch's own figures repeat those of its first source.
+    #[serde(default = "yes")]
+    pub has_allocator: bool,
+    /// What memory sources said.
+    #[serde(default)]
+    pub sources: Vec<SourceLine>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What a memory source said in an epoch. What it could not say is absent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct SourceLine {
+    /// Its name.
+    pub name: String,
+    /// Bytes in use at the epoch's end.
+    pub after_bytes: Option<i64>,
+    /// The most in use during it.
+    pub peak_bytes: Option<i64>,
+    /// Bytes that it has of the device at the epoch's end.
+    pub reserved_after_bytes: Option<i64>,
+    /// Rows by phase.
+    pub phases: Vec<SourcePhaseLine>,
+}
+
+/// What a memory source said in one phase of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct SourcePhaseLine {
+    /// The phase.
+    pub name: String,
+    /// The sum of its activations' changes.
+    pub net_bytes: Option<i64>,
+    /// The most in use during it.
+    pub peak_bytes: Option<i64>,
+    /// The most that one activation added at its peak.
+    pub rise_max_bytes: Option<i64>,
 }
 
 /// An epoch's peak.

@@ -6,6 +6,7 @@ use memtrack::plain_text::{columns, counted, padded, shown, shown_name};
 use memtrack::units::Bytes;
 
 use super::compare::{Change, Difference, PhaseChange, SiteChange};
+use super::sources::SourceChange;
 
 /// So many call sites are named; `--json` has all.
 const NAMED_COUNT: usize = 20;
@@ -21,15 +22,52 @@ impl fmt::Display for Difference {
                 writeln!(f, "{before}, {earlier} -> {after}, {later}")?;
             }
         }
-        for (name, change) in
-            [("live", &self.live_bytes), ("peak", &self.peak_bytes), ("reserved", &self.reserved_bytes)]
-        {
-            let Change { before, after, change, .. } = *change;
-            writeln!(f, "  {name:<8}  {} -> {}  {:+}", Bytes(before), Bytes(after), Bytes(change))?;
+        // Without an allocator these would be the first source's once more, and nothing is known of blocks and lines.
+        if self.has_allocator {
+            for (name, change) in
+                [("live", &self.live_bytes), ("peak", &self.peak_bytes), ("reserved", &self.reserved_bytes)]
+            {
+                write_change(f, "  ", name, change)?;
+            }
+            write_phases(f, &self.phases)?;
+            write_sites(f, &self.sites)?;
         }
-        write_phases(f, &self.phases)?;
-        write_sites(f, &self.sites)
+        if !self.has_allocator && self.sources.is_empty() {
+            writeln!(f, "  no memory source is in both epochs")?;
+        }
+        self.sources.iter().try_for_each(|source| write_source(f, source))
     }
+}
+
+fn write_change(f: &mut fmt::Formatter<'_>, indent: &str, name: &str, change: &Change) -> fmt::Result {
+    let Change { before, after, change, .. } = *change;
+    writeln!(f, "{indent}{name:<8}  {} -> {}  {:+}", Bytes(before), Bytes(after), Bytes(change))
+}
+
+fn write_source(f: &mut fmt::Formatter<'_>, source: &SourceChange) -> fmt::Result {
+    writeln!(f, "  source    {}", shown(&source.source))?;
+    for (name, change) in
+        [("in use", &source.live_bytes), ("peak", &source.peak_bytes), ("reserved", &source.reserved_bytes)]
+    {
+        match change {
+            Some(change) => write_change(f, "    ", name, change)?,
+            None => writeln!(f, "    {name:<8}  not known of both")?,
+        }
+    }
+    if source.phases.is_empty() {
+        return writeln!(f, "    by phase  no change");
+    }
+    writeln!(f, "    by phase")?;
+    let mut rows = vec![["phase", "net", "peak", "rise max"].map(str::to_owned).to_vec()];
+    rows.extend(source.phases.iter().map(|phase| {
+        let mut cells = vec![shown_name(&phase.phase)];
+        cells.extend([phase.net_bytes, phase.peak_bytes, phase.rise_max_bytes].map(|figure| match figure {
+            Some(figure) => format!("{:+}", Bytes(figure.change)),
+            None => "-".to_owned(),
+        }));
+        cells
+    }));
+    write_rows(f, "      ", &rows)
 }
 
 fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Result {
@@ -37,7 +75,7 @@ fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Resu
         return writeln!(f, "  by phase  no change");
     }
     writeln!(f, "  by phase")?;
-    let mut rows = vec![["phase", "live", "blocks", "peak", "allocated", "allocs"].map(str::to_owned)];
+    let mut rows = vec![["phase", "live", "blocks", "peak", "allocated", "allocs"].map(str::to_owned).to_vec()];
     rows.extend(phases.iter().map(|phase| {
         let bytes = |change: &Change| format!("{:+}", Bytes(change.change));
         [
@@ -48,10 +86,16 @@ fn write_phases(f: &mut fmt::Formatter<'_>, phases: &[PhaseChange]) -> fmt::Resu
             bytes(&phase.allocated_bytes),
             format!("{:+}", phase.allocations.change),
         ]
+        .to_vec()
     }));
+    write_rows(f, "    ", &rows)
+}
+
+/// The first column to the left, all others to the right.
+fn write_rows(f: &mut fmt::Formatter<'_>, indent: &str, rows: &[Vec<String>]) -> fmt::Result {
     let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0);
-    for row in &rows {
-        write!(f, "    {}", padded(&row[0], width(0)))?;
+    for row in rows {
+        write!(f, "{indent}{}", padded(&row[0], width(0)))?;
         for (column, cell) in row.iter().enumerate().skip(1) {
             write!(f, "  {cell:>0$}", width(column))?;
         }

@@ -61,7 +61,17 @@ fn call_libraries(toolchain: &Toolchain, shapes: &[&Shape], edition: Edition, fo
     let folder = folder(toolchain, edition, form);
     std::fs::write(folder.join("program.rs"), source).map_err(|error| format!("program.rs: {error}"))?;
     let mut command = Command::new(&toolchain.rustc);
-    command.current_dir(&folder).args(["program.rs", "--edition", "2021", "-C", "debuginfo=0", "-L", "."]);
+    command.current_dir(&folder).args([
+        "program.rs",
+        "--edition",
+        "2021",
+        "-C",
+        "debuginfo=0",
+        "-C",
+        "strip=debuginfo",
+        "-L",
+        ".",
+    ]);
     command.args(toolchain.libraries());
     for Shape { name, .. } in shapes {
         command.args(["--extern", &format!("{name}=lib{name}.rlib")]);

@@ -193,13 +193,15 @@ class Comparison:
         )
 
     def table(self):
-        """What was compared, with how often, as lines."""
-        rows = [("scenario", "what", "figure", "times")]
+        """What was compared, and how often, as lines."""
+        rows = [("scenario", "what", "times", "figures")]
         for (scenario, what), figures in self.compared.items():
-            rows += [(scenario, what, figure, str(count)) for figure, count in figures.items()]
+            for count in sorted(set(figures.values())):
+                names = ", ".join(figure for figure, times in figures.items() if times == count)
+                rows.append((scenario, what, str(count), names))
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        for row in rows:
-            yield "  ".join([cell.ljust(width) for cell, width in zip(row, widths)] + [row[3].rjust(5)])
+        for scenario, what, count, names in rows:
+            yield f"{scenario.ljust(widths[0])}  {what.ljust(widths[1])}  {count.rjust(widths[2])}  {names}"
 
     def total(self):
         """How many figures agreed."""

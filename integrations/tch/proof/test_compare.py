@@ -66,6 +66,8 @@ class Readings(unittest.TestCase):
         program.read()
         program.read()
         self.assertEqual(program.comparison.total(), 12)
+        heading, row = program.comparison.table()
+        self.assertEqual(row.split()[:4], ["test", "reading", "2", "current_bytes,"])
 
     def test_each_figure_of_a_reading_is_compared(self):
         for figure in STATISTICS:

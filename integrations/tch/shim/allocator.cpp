@@ -17,7 +17,7 @@
 
 namespace at::cuda {
 // Of libtorch_cuda.so, which registers PyTorch's kernels for CUDA when it is loaded. Nobody calls a function of it by name, so linkers
-// leave it out, and PyTorch then says that it has no CUDA. The address below keeps it.
+// leave it out, and PyTorch then says that it has no CUDA. Its address, which is read below, keeps it.
 int warp_size();
 } // namespace at::cuda
 #endif
@@ -76,6 +76,8 @@ int32_t guarded(char* text, size_t size, Work work) noexcept {
 
 namespace caching = c10::cuda::CUDACachingAllocator;
 
+int (*volatile of_libtorch_cuda)() = &at::cuda::warp_size;
+
 // With this variable PyTorch asks the driver for each tensor, and counts nothing.
 bool is_uncached() {
   static const bool by_variable = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr;
@@ -84,6 +86,7 @@ bool is_uncached() {
 
 // Whether the allocator can be asked about a device.
 int32_t readiness(int32_t device) {
+  (void)of_libtorch_cuda;
   const auto count = static_cast<int32_t>(c10::cuda::device_count());
   if (count == 0) {
     return MEMTRACK_TORCH_NO_CUDA;
@@ -102,10 +105,8 @@ extern "C" {
 
 #ifdef MEMTRACK_TORCH_CUDA
 
-extern int (*const memtrack_torch_keeps_cuda)();
-int (*const memtrack_torch_keeps_cuda)() = &at::cuda::warp_size;
-
 int32_t memtrack_torch_device_count() noexcept {
+  (void)of_libtorch_cuda;
   return static_cast<int32_t>(c10::cuda::device_count());
 }
 

@@ -137,9 +137,9 @@ mod tests {
         answer: Mutex<Option<TorchError>>,
     }
 
-    fn fake(name: &'static str, answer: Option<TorchError>) -> Box<Arc<Fake>> {
+    fn fake(name: &'static str, answer: Option<TorchError>) -> Arc<Fake> {
         let (current, peak) = (AtomicI64::new(1024), AtomicI64::new(4096));
-        Box::new(Arc::new(Fake { name, current, peak, answer: Mutex::new(answer) }))
+        Arc::new(Fake { name, current, peak, answer: Mutex::new(answer) })
     }
 
     impl Allocator for Arc<Fake> {
@@ -164,13 +164,17 @@ mod tests {
         }
     }
 
+    fn open(ordinal: usize, allocator: Arc<Fake>) -> Result<TorchSource, TorchError> {
+        TorchSource::open(ordinal, Box::new(allocator))
+    }
+
     fn threw() -> TorchError {
         TorchError::Threw { call: "getDeviceStats", message: "does not yet support getDeviceStats".to_owned() }
     }
 
     #[test]
     fn a_reading_has_the_allocators_figures_and_a_reset_sets_the_peak_back() {
-        let source = TorchSource::open(0, fake("native", None)).unwrap();
+        let source = open(0, fake("native", None)).unwrap();
         assert_eq!((source.name(), source.device()), ("cuda:0 torch", Some(0)));
         let expected = SourceReading::new(1024).with_reserved(1 << 21).with_reserved_peak(1 << 22);
         let expected = expected.with_retries(3).with_ooms(1);
@@ -183,21 +187,21 @@ mod tests {
     #[test]
     fn a_source_is_not_made_where_it_could_not_be_read() {
         let out_of_range = TorchError::OutOfRange { ordinal: 1, device_count: 1 };
-        assert_eq!(TorchSource::open(1, fake("native", None)).err(), Some(out_of_range));
+        assert_eq!(open(1, fake("native", None)).err(), Some(out_of_range));
         for error in [TorchError::NoCuda, TorchError::NotInitialized { ordinal: 0 }, TorchError::Uncached, threw()] {
-            assert_eq!(TorchSource::open(0, fake("native", Some(error.clone()))).err(), Some(error));
+            assert_eq!(open(0, fake("native", Some(error.clone()))).err(), Some(error));
         }
     }
 
     #[test]
     fn a_plugged_in_allocator_has_no_statistics_and_the_error_names_it() {
-        let error = TorchSource::open(0, fake("pluggable", Some(threw()))).err();
+        let error = open(0, fake("pluggable", Some(threw()))).err();
         assert_eq!(error, Some(TorchError::NoStatistics { backend: "pluggable".to_owned() }));
     }
 
     #[test]
     fn figures_of_the_drivers_pool_come_without_counts() {
-        let source = TorchSource::open(0, fake("cudaMallocAsync", None)).unwrap();
+        let source = open(0, fake("cudaMallocAsync", None)).unwrap();
         assert_eq!(source.backend(), &Backend::CudaMallocAsync);
         let reading = source.read().unwrap();
         assert_eq!((reading.peak_bytes, reading.retry_count, reading.oom_count), (Some(4096), None, None));
@@ -206,7 +210,7 @@ mod tests {
     #[test]
     fn an_error_in_the_middle_of_a_program_keeps_its_words() {
         let allocator = fake("native", None);
-        let source = TorchSource::open(0, allocator.clone()).unwrap();
+        let source = open(0, Arc::clone(&allocator)).unwrap();
         *allocator.answer.lock().unwrap() = Some(threw());
         let error = source.read().unwrap_err().to_string();
         assert_eq!(error, "getDeviceStats of PyTorch's allocator failed: does not yet support getDeviceStats");

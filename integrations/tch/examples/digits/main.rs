@@ -97,6 +97,8 @@ fn run(options: &Options) -> Result<(), Failure> {
                 "on the CPU: tensors are in ordinary memory, of which PyTorch keeps no statistics; training without"
             )?;
         }
+        // Nothing could be said of any scope.
+        memtrack::set_enabled(false);
         train(&settings, Device::Cpu, &mut io::stdout())?;
         return Ok(());
     };

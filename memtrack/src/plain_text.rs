@@ -102,14 +102,15 @@ fn width(character: char) -> usize {
     }
 }
 
-/// `1 block`, `2 blocks`.
+/// `1 block`, `2 blocks`; `1 retry`, `2 retries`.
 pub fn counted(count: u64, what: &str) -> String {
-    let ending = match (count, what) {
-        (1, _) => "",
-        (_, what) if what.ends_with('s') => "es",
-        _ => "s",
-    };
-    format!("{count} {what}{ending}")
+    match (count, what.strip_suffix("try")) {
+        (1, _) => format!("1 {what}"),
+        // A retry, an entry.
+        (_, Some(stem)) => format!("{count} {stem}tries"),
+        (_, None) if what.ends_with('s') => format!("{count} {what}es"),
+        (_, None) => format!("{count} {what}s"),
+    }
 }
 
 #[cfg(test)]
@@ -148,5 +149,6 @@ mod tests {
         let both = |what| [0, 1, 2].map(|count| counted(count, what));
         assert_eq!(both("file"), ["0 files", "1 file", "2 files"]);
         assert_eq!(both("other process"), ["0 other processes", "1 other process", "2 other processes"]);
+        assert_eq!(both("retry"), ["0 retries", "1 retry", "2 retries"]);
     }
 }

@@ -50,7 +50,7 @@ SIZE = r"([0-9.]+ (?:B|KiB|MiB|GiB|TiB))"
 def said(errors):
     """What memtrack's preloaded library said at the end: (peak, reserved at most, retries, out of memory), each or None."""
     peak = re.search(rf"^  peak {SIZE}, at the end", errors, re.M)
-    cache = re.search(rf"^  cache: .*reserved {SIZE} at most.*; (\d+) retries, (\d+) out of memory", errors, re.M)
+    cache = re.search(rf"^  cache: .*reserved {SIZE} at most.*; (\d+) retr(?:y|ies), (\d+) out of memory", errors, re.M)
     return (
         size(peak[1]) if peak else None,
         size(cache[1]) if cache else None,

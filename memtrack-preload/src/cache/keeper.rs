@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use memtrack::units::Bytes;
-use memtrack::{CachingAllocator, publish};
+use memtrack::{CachingAllocator, plain_text, publish};
 
 use super::lock;
 use crate::apart;
@@ -83,12 +83,12 @@ fn keep(allocator: &CachingAllocator, ended: &Receiver<()>, tell: &Sender<String
 fn figures(allocator: &CachingAllocator) -> String {
     let stats = allocator.memory_stats();
     format!(
-        "  cache: {} allocations of the driver, {} given back; reserved {} at most, {} at the end; {} retries, {} out of memory\n",
+        "  cache: {} allocations of the driver, {} given back; reserved {} at most, {} at the end; {}, {} out of memory\n",
         stats.num_device_alloc,
         stats.num_device_free,
         Bytes(stats.reserved_bytes.all.peak),
         Bytes(stats.reserved_bytes.all.current),
-        stats.num_alloc_retries,
+        plain_text::counted(stats.num_alloc_retries.unsigned_abs(), "retry"),
         stats.num_ooms,
     )
 }

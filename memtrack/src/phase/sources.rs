@@ -61,7 +61,8 @@ fn write_source(f: &mut fmt::Formatter<'_>, source: &SourceSummary) -> fmt::Resu
     if let (Some(retries), Some(ooms)) = (epoch.retry_count, epoch.oom_count)
         && retries + ooms > 0
     {
-        write!(f, "\n    {retries} retries, {ooms} out of memory")?;
+        let retries = counted(u64::try_from(retries).unwrap_or(0), "retry");
+        write!(f, "\n    {retries}, {ooms} out of memory")?;
     }
     match &epoch.failure {
         Some(failure) => write!(f, "\n    not known: {}", shown(&failure.to_string())),

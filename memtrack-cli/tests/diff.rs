@@ -188,6 +188,17 @@ fn what_a_source_said_is_compared_where_there_is_no_allocator() {
     assert_eq!(output, SOURCE_ONLY);
     let (_, output, _) = diff(&folder, &["run.jsonl@2", "run.jsonl@2"]);
     assert!(output.ends_with("+0 B\n    by phase  no change\n"), "{output}");
+    // A phase that one side alone has counts as nothing on the other.
+    let lines = run_of_a_source(4 << 20, true);
+    write(&folder, "without.jsonl", &[lines[0].replace(r#""name":"loss""#, r#""name":"other loss""#)]);
+    write(&folder, "with.jsonl", &lines[..1]);
+    let (_, output, _) = diff(&folder, &["without.jsonl", "with.jsonl"]);
+    let rows: Vec<&str> = output.lines().skip_while(|line| !line.contains("by phase")).skip(2).collect();
+    assert_eq!(
+        rows,
+        ["      loss        +0 B  +30.00 MiB      +0 B", "      other loss  +0 B  -30.00 MiB      +0 B"],
+        "{output}"
+    );
     // As JSON, exact.
     let (_, output, _) = diff(&folder, &["run.jsonl", "--json"]);
     let difference: Value = serde_json::from_str(&output).unwrap();
@@ -198,7 +209,7 @@ fn what_a_source_said_is_compared_where_there_is_no_allocator() {
     write(&folder, "plain.jsonl", &run_of_a_source(4 << 20, false));
     let (status, output, _) = diff(&folder, &["run.jsonl", "plain.jsonl"]);
     assert_eq!(status, Some(0));
-    assert!(output.contains("    reserved  not known of both\n"), "{output}");
+    assert!(output.contains("    reserved  one side does not say\n"), "{output}");
 }
 
 const SOURCE_ONLY: &str = "\

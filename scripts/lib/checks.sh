@@ -4,6 +4,16 @@
 # What a check exits with where something that it needs beyond the GPU is not there.
 NOT_THERE=77
 
+# one_action USAGE ARGUMENTS...: there is one argument at most; help is told.
+one_action() {
+  local usage=$1
+  shift
+  case ${1-} in
+    -h | --help) echo "$usage"; exit 0 ;;
+  esac
+  [ $# -le 1 ] || { echo "error: \`$2\` is one argument too many; $usage" >&2; exit 2; }
+}
+
 failed=0
 # check NAME COMMAND...: one check; its output stays in $log. Returns what the check did.
 check() {

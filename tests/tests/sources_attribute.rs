@@ -152,3 +152,24 @@ fn budgets_are_held_against_the_source() {
     assert!(message.contains("max_peak on pool"), "{message}");
     assert!(message.contains("1025 bytes"), "{message}");
 }
+
+#[test]
+fn a_budget_of_allocations_beside_it_does_not_switch_the_others_off() {
+    #[track_memory(max_allocs = 1_000_000, max_peak = "1 KiB", on_exceed = "panic")]
+    fn peaks(pool: &Pool, bytes: i64) {
+        pool.change(bytes);
+        pool.change(-bytes);
+    }
+    let _turn = turn();
+    let (pool, _registered) = registered("pool");
+    peaks(&pool, 1024);
+    let message = *catch_unwind(|| peaks(&pool, 1025)).unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("max_peak on pool"), "{message}");
+    // A strict test must not pass because nobody counted, or nothing could be read.
+    let _strict = memtrack::testing::strict();
+    let message = *catch_unwind(|| peaks(&pool, 1024)).unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("has max_allocs and was not measured: pool counts bytes"), "{message}");
+    pool.fail_once(SourceError::new("the driver is busy"));
+    let message = *catch_unwind(|| peaks(&pool, 1024)).unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("was not measured: pool said: the driver is busy"), "{message}");
+}

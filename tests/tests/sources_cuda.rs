@@ -122,6 +122,49 @@ fn somebody_who_resets_the_mark_of_the_pool_is_noticed() {
     assert_eq!((source.peak_kind, source.after_bytes), (PeakKind::ResetElsewhere, Some(0)));
 }
 
+/// The device whose context is current on this thread.
+fn current_device() -> Option<i32> {
+    let mut device = -1;
+    // SAFETY: a place for one number.
+    unsafe { sys::cuCtxGetDevice(&raw mut device) }.result().ok().map(|()| device)
+}
+
+#[test]
+fn the_context_that_is_current_stays_so() {
+    let _turn = turn();
+    let mock = Mock::exclusive();
+    mock.set_device_count(2);
+    let other = CudaContext::new(1).unwrap();
+    other.bind_to_thread().unwrap();
+    let source = CudaPoolSource::current(0).unwrap();
+    assert_eq!(current_device(), Some(1), "opening");
+    let _registered = register_source(Arc::new(source)).unwrap();
+    assert_eq!(current_device(), Some(1), "registering");
+    let opened = memtrack::scope("work").unwrap();
+    assert_eq!(current_device(), Some(1), "a scope's beginning");
+    assert!(opened.close(Outcome::Ok).sources[0].failure.is_none());
+    assert_eq!(current_device(), Some(1), "its end");
+    let without = std::thread::spawn(|| {
+        let record = memtrack::scope("elsewhere").unwrap().close(Outcome::Ok);
+        (record.sources[0].failure.clone(), current_device())
+    });
+    assert_eq!(without.join().unwrap(), (None, None), "a thread without any");
+}
+
+#[test]
+fn two_sources_of_one_pool_each_have_its_peaks() {
+    let _turn = turn();
+    let _mock = Mock::exclusive();
+    let _current = register_source(Arc::new(CudaPoolSource::current(0).unwrap())).unwrap();
+    let _default = register_source(Arc::new(CudaPoolSource::default_pool(0).unwrap())).unwrap();
+    let stream = CudaContext::new(0).unwrap().default_stream();
+    let opened = memtrack::scope("work").unwrap();
+    drop(stream.alloc_zeros::<u8>(100 * MIB).unwrap());
+    let record = opened.close(Outcome::Ok);
+    let told: Vec<_> = record.sources.iter().map(|source| (source.peak_bytes, source.peak_kind)).collect();
+    assert_eq!(told, [(Some(mebibytes(100)), PeakKind::Exact); 2]);
+}
+
 fn default_pool() -> sys::CUmemoryPool {
     let device = result::device::get(0).unwrap();
     // SAFETY: a device that the driver gave.

@@ -1,11 +1,14 @@
 //! Scopes over sources, in a program without an allocator of memtrack's.
 #![expect(clippy::unwrap_used, reason = "a test whose fake source refuses can only stop")]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use memtrack::device::Host;
 use memtrack::scope::{OpenScope, Outcome, Scope, ScopeRecord};
-use memtrack::source::{PeakKind, SourceError, register_source};
+use memtrack::source::{
+    Exactness, MemorySource, PeakKind, SourceError, SourceReading, SourceRegistration, register_source,
+};
 use memtrack::{Buffer, CachingAllocator};
 use memtrack_tests::sources::{Pool, turn};
 
@@ -221,8 +224,113 @@ fn a_source_that_goes_or_comes_while_a_scope_is_open_gives_it_no_figures() {
     let told: Vec<_> = record.sources.iter().map(|source| (&*source.name, source.failure.clone())).collect();
     assert_eq!(told, [("stays", None), ("goes", Some(SourceError::Unregistered))]);
     let opened = scope("work");
+    let unread = scope("nobody reads it");
     drop((stays, _late));
-    assert_eq!(close(opened).sources.len(), 0);
+    assert!(memtrack::scope("nothing is registered").is_none());
+    let record = close(opened);
+    let told: Vec<_> = record.sources.iter().map(|source| (source.name.as_ref(), source.failure.clone())).collect();
+    assert_eq!(told, [("stays", Some(SourceError::Unregistered)), ("late", Some(SourceError::Unregistered))]);
+    assert!(!record.has_allocator && record.device.as_str() == "stays", "{record:?}");
+    drop(unread);
+}
+
+#[test]
+fn sources_of_one_mark_each_have_exact_peaks() {
+    let _turn = turn();
+    let pool = Arc::new(Pool::new("pool"));
+    let registered: Vec<_> = ["first", "second", "third"]
+        .map(|name| register_source(Arc::new(Alias::new(name, &pool, true))).unwrap())
+        .into();
+    let outer = scope("outer");
+    pool.change(500);
+    let inner = scope("inner");
+    pool.change(1000);
+    pool.change(-1000);
+    let inner = close(inner);
+    // Less than where the mark was last set back, which is no reset by somebody else.
+    pool.change(-300);
+    let after = close(scope("after"));
+    let outer = close(outer);
+    for (record, peak_bytes) in [(&inner, 1500), (&outer, 1500), (&after, 200)] {
+        let told: Vec<_> = record.sources.iter().map(|source| (source.peak_bytes, source.peak_kind)).collect();
+        assert_eq!(told, [(Some(peak_bytes), PeakKind::Exact); 3], "{}", record.name);
+    }
+    drop(registered);
+    // Those that do not say so spoil each other's, which is what saying it is for.
+    let _registered =
+        ["first", "second"].map(|name| register_source(Arc::new(Alias::new(name, &pool, false))).unwrap());
+    let opened = scope("work");
+    pool.change(1000);
+    pool.change(-1000);
+    assert_eq!(close(opened).sources[1].peak_bytes, Some(200));
+}
+
+/// Another source over a pool's counter; `says_so` if it tells which.
+#[derive(Debug)]
+struct Alias {
+    name: &'static str,
+    pool: Arc<Pool>,
+    says_so: bool,
+}
+
+impl Alias {
+    fn new(name: &'static str, pool: &Arc<Pool>, says_so: bool) -> Self {
+        Self { name, pool: Arc::clone(pool), says_so }
+    }
+}
+
+impl MemorySource for Alias {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn exactness(&self) -> Exactness {
+        self.pool.exactness()
+    }
+    fn read(&self) -> Result<SourceReading, SourceError> {
+        self.pool.read()
+    }
+    fn mark(&self) -> Option<u64> {
+        self.says_so.then(|| Arc::as_ptr(&self.pool) as u64)
+    }
+    fn reset_peak(&self) -> Result<(), SourceError> {
+        self.pool.reset_peak()
+    }
+}
+
+#[test]
+fn a_source_may_end_registrations_while_it_is_read() {
+    /// Owns a registration, and drops it when it is read for the second time, or with itself.
+    #[derive(Debug)]
+    struct Owner(Mutex<Option<SourceRegistration>>, Pool, AtomicBool);
+    impl MemorySource for Owner {
+        fn name(&self) -> &str {
+            "owner"
+        }
+        fn exactness(&self) -> Exactness {
+            Exactness::ExactProcessWide
+        }
+        fn read(&self) -> Result<SourceReading, SourceError> {
+            if self.2.load(Ordering::Relaxed) {
+                drop(self.0.lock().unwrap().take());
+            }
+            self.1.read()
+        }
+    }
+    let _turn = turn();
+    let owned = || register_source(Arc::new(Pool::new("owned"))).unwrap();
+    let owner = Arc::new(Owner(Mutex::new(Some(owned())), Pool::new("inner"), AtomicBool::new(false)));
+    let registered = register_source(owner.clone()).unwrap();
+    let opened = scope("work");
+    owner.2.store(true, Ordering::Relaxed);
+    let record = close(opened);
+    assert_eq!(record.sources[0].failure, None, "it was read with the others, and left after");
+    assert_eq!(close(scope("later")).sources.len(), 1);
+    drop(registered);
+    drop(owner);
+    // One that is refused goes with what it owns.
+    let pool = Pool::new("inner");
+    pool.fail_once(SourceError::new("broken"));
+    assert!(register_source(Arc::new(Owner(Mutex::new(Some(owned())), pool, AtomicBool::new(false)))).is_err());
     assert!(memtrack::scope("nothing is registered").is_none());
 }
 

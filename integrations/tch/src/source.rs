@@ -95,6 +95,11 @@ impl MemorySource for TorchSource {
         Ok(self.statistics()?.reading())
     }
 
+    fn mark(&self) -> Option<u64> {
+        // PyTorch keeps one for each device; the letters are there to be nobody else's.
+        Some(u64::from_be_bytes(*b"torch\0\0\0") | u64::try_from(self.ordinal).ok()?)
+    }
+
     fn reset_peak(&self) -> Result<(), SourceError> {
         Ok(self.allocator.reset_peak(self.ordinal).map_err(|error| self.explained(error))?)
     }

@@ -19,11 +19,11 @@ pub struct SourceChange {
     pub peak_bytes: Option<Change>,
     /// What it has of the device at the epoch's end.
     pub reserved_bytes: Option<Change>,
-    /// By phase of both sides; where the peak grew most first.
+    /// By phase; where the peak grew most first. Phases of which every figure is known and the same are left out.
     pub phases: Vec<SourcePhaseChange>,
 }
 
-/// What changed in one phase.
+/// What changed in one phase. A phase that one side has not counts as 0 there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SourcePhaseChange {
@@ -38,8 +38,10 @@ pub struct SourcePhaseChange {
 }
 
 impl SourcePhaseChange {
-    fn is_change(&self) -> bool {
-        [self.net_bytes, self.peak_bytes, self.rise_max_bytes].into_iter().flatten().any(|figure| figure.change != 0)
+    /// Whether anything differs, as far as it is known.
+    fn may_differ(&self) -> bool {
+        let figures = [self.net_bytes, self.peak_bytes, self.rise_max_bytes];
+        figures.into_iter().any(|figure| figure.is_none_or(|figure| figure.change != 0))
     }
 }
 
@@ -59,16 +61,23 @@ pub(super) fn sources(earlier: &EpochLine, later: &EpochLine) -> Vec<SourceChang
 }
 
 fn phases(earlier: &[SourcePhaseLine], later: &[SourcePhaseLine]) -> Vec<SourcePhaseChange> {
-    let pair = |phase: &SourcePhaseLine| {
-        let other = later.iter().find(|other| other.name == phase.name)?;
-        Some(SourcePhaseChange {
-            phase: phase.name.clone(),
-            net_bytes: change(phase.net_bytes, other.net_bytes),
-            peak_bytes: change(phase.peak_bytes, other.peak_bytes),
-            rise_max_bytes: change(phase.rise_max_bytes, other.rise_max_bytes),
-        })
+    let find = |lines: &[SourcePhaseLine], name: &str| {
+        let absent =
+            SourcePhaseLine { name: name.to_owned(), net_bytes: Some(0), peak_bytes: Some(0), rise_max_bytes: Some(0) };
+        lines.iter().find(|line| line.name == name).cloned().unwrap_or(absent)
     };
-    let mut phases: Vec<_> = earlier.iter().filter_map(pair).filter(SourcePhaseChange::is_change).collect();
+    let pair = |name: &str| {
+        let (before, after) = (find(earlier, name), find(later, name));
+        SourcePhaseChange {
+            phase: name.to_owned(),
+            net_bytes: change(before.net_bytes, after.net_bytes),
+            peak_bytes: change(before.peak_bytes, after.peak_bytes),
+            rise_max_bytes: change(before.rise_max_bytes, after.rise_max_bytes),
+        }
+    };
+    let is_new = |line: &&SourcePhaseLine| !earlier.iter().any(|other| other.name == line.name);
+    let names = earlier.iter().chain(later.iter().filter(is_new)).map(|line| line.name.as_str());
+    let mut phases: Vec<_> = names.map(pair).filter(SourcePhaseChange::may_differ).collect();
     let grown = |figure: Option<Change>| figure.map_or(0, |figure| figure.change);
     // Stable: equals stay in the order of the file.
     phases.sort_by_key(|phase| Reverse((grown(phase.peak_bytes), grown(phase.net_bytes))));

@@ -51,7 +51,7 @@ fn write_source(f: &mut fmt::Formatter<'_>, source: &SourceChange) -> fmt::Resul
     {
         match change {
             Some(change) => write_change(f, "    ", name, change)?,
-            None => writeln!(f, "    {name:<8}  not known of both")?,
+            None => writeln!(f, "    {name:<8}  one side does not say")?,
         }
     }
     if source.phases.is_empty() {

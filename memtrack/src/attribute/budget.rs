@@ -5,6 +5,7 @@
 
 use super::opened::Closed;
 use super::site::Site;
+use crate::plain_text::shown;
 use crate::scope::{DeviceName, LiveSite, ScopeRecord};
 use crate::testing::is_strict;
 use crate::units::Bytes;
@@ -148,28 +149,47 @@ pub(super) fn judge(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
     if !site.options.has_budget() {
         return Verdict::none();
     }
-    if !closed.record.has_allocator && !can_judge(site, closed) {
-        return judge_unmeasured(site, may_panic);
+    if closed.record.has_allocator {
+        return judge_budgets(site, closed, may_panic);
     }
-    judge_budgets(site, closed, may_panic)
+    judge_by_source(site, closed, may_panic)
 }
 
-/// Whether the first source tells what the budgets ask for. Nobody counts allocations there.
-fn can_judge(site: &Site, closed: &Closed) -> bool {
-    let is_measured = closed.record.sources.first().is_some_and(|source| source.failure.is_none());
-    is_measured && site.options.max_allocation_count.is_none()
+/// Where a source alone was measured: what it tells is held against the budgets, and it tells nothing of how many allocations there were.
+#[cold]
+fn judge_by_source(site: &Site, closed: &Closed, may_panic: bool) -> Verdict {
+    let Some(source) = closed.record.sources.first() else { return judge_unmeasured(site, may_panic) };
+    let name = shown(&source.name);
+    if let Some(failure) = &source.failure {
+        return unmeasured(site, may_panic, "a budget", &format!("{name} said: {}", shown(&failure.to_string())));
+    }
+    let Verdict(exceeded) = judge_budgets(site, closed, may_panic);
+    let Verdict(uncounted) = match site.options.max_allocation_count {
+        Some(_) => {
+            unmeasured(site, may_panic, "max_allocs", &format!("{name} counts bytes, and an allocator allocations"))
+        }
+        None => Verdict::none(),
+    };
+    let messages: Vec<String> = [exceeded, uncounted].into_iter().flatten().collect();
+    Verdict((!messages.is_empty()).then(|| messages.join("\n")))
 }
 
 /// For a call that could not be measured: a strict test must not pass because nothing was looked at.
 pub(super) fn judge_unmeasured(site: &Site, may_panic: bool) -> Verdict {
-    if !(site.options.has_budget() && may_panic && is_strict()) {
+    if !site.options.has_budget() {
+        return Verdict::none();
+    }
+    let why = "no allocator is current; call memtrack::set_default(&allocator) once, or make_current() on this thread, or name one by \
+               `device`";
+    unmeasured(site, may_panic, "a budget", why)
+}
+
+fn unmeasured(site: &Site, may_panic: bool, budget: &str, why: &str) -> Verdict {
+    if !(may_panic && is_strict()) {
         return Verdict::none();
     }
     let (name, file, line) = (site.call_site.name(), site.call_site.file(), site.call_site.line());
-    Verdict(Some(format!(
-        "`{name}` at {file}:{line} has a budget and was not measured: no allocator is current; call \
-         memtrack::set_default(&allocator) once, or make_current() on this thread, or name one by `device`"
-    )))
+    Verdict(Some(format!("`{name}` at {file}:{line} has {budget} and was not measured: {why}")))
 }
 
 #[inline(never)]

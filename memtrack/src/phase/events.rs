@@ -1,12 +1,17 @@
 //! The summary through `tracing`: one INFO event for the epoch, one for each phase. Bytes are `i64`.
 
 use super::EpochSummary;
+use crate::source::SourceFigures;
 use crate::units::signed;
 
 pub(super) fn log(summary: &EpochSummary) {
     let reconciled = summary.driver.reconciliation();
     let codes: Vec<&str> = summary.findings.iter().map(|finding| finding.code().as_str()).collect();
     let findings = (!codes.is_empty()).then(|| codes.join(" "));
+    // Without an allocator, what the first source said; nobody knows the rest.
+    let is_known = summary.has_allocator;
+    let source = summary.sources.first().map(|source| &source.epoch).filter(|_| !is_known);
+    let figure = |own: i64, told: fn(&SourceFigures) -> Option<i64>| source.map_or(is_known.then_some(own), told);
     tracing::info!(
         target: "memtrack::epoch",
         {
@@ -14,19 +19,19 @@ pub(super) fn log(summary: &EpochSummary) {
             mem.device = summary.device.as_str(),
             steps = signed(summary.step_count),
             duration_ms = signed(u64::try_from(summary.lasted.as_millis()).unwrap_or(u64::MAX)),
-            mem.before = summary.before_bytes,
-            mem.after = summary.after_bytes,
-            mem.delta = summary.net_bytes(),
-            mem.peak = summary.peak_bytes,
-            peak_phase = summary.peak_phase,
+            mem.before = figure(summary.before_bytes, |source| source.before_bytes),
+            mem.after = figure(summary.after_bytes, |source| source.after_bytes),
+            mem.delta = figure(summary.net_bytes(), SourceFigures::delta_bytes),
+            mem.peak = figure(summary.peak_bytes, |source| source.peak_bytes),
+            peak_phase = is_known.then_some(summary.peak_phase),
             peak_step = summary.peak_step.map(signed),
-            mem.reserved = summary.reserved_bytes,
-            mem.cached = summary.cached_bytes(),
-            peak_reserved = summary.peak_reserved_bytes,
-            largest_free_block = signed(summary.largest_free_block_bytes),
-            growth = summary.growth.map_or(0, |growth| growth.bytes),
-            mem.retries = summary.retry_count,
-            mem.ooms = summary.oom_count,
+            mem.reserved = figure(summary.reserved_bytes, |source| source.reserved_after_bytes),
+            mem.cached = is_known.then(|| summary.cached_bytes()),
+            peak_reserved = figure(summary.peak_reserved_bytes, |source| source.reserved_peak_bytes),
+            largest_free_block = is_known.then(|| signed(summary.largest_free_block_bytes)),
+            growth = is_known.then(|| summary.growth.map_or(0, |growth| growth.bytes)),
+            mem.retries = figure(summary.retry_count, |source| source.retry_count),
+            mem.ooms = figure(summary.oom_count, |source| source.oom_count),
             driver.used = reconciled.map(|figures| signed(figures.used_bytes)),
             driver.unexplained = reconciled.map(|figures| figures.unexplained_bytes),
             findings = findings.as_deref(),

@@ -79,8 +79,17 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, SourceError>) -> Result<T, Source
 }
 
 impl Watched {
-    fn look(&mut self) -> Moment {
-        let ended = guarded(|| self.source.read());
+    fn read(&self) -> Result<SourceReading, SourceError> {
+        guarded(|| self.source.read())
+    }
+
+    /// The mark that it reads, if others read it as well.
+    fn mark(&self) -> Option<u64> {
+        guarded(|| Ok(self.source.mark())).ok().flatten()
+    }
+
+    /// Ends a window with what was read.
+    fn end(&mut self, ended: Result<SourceReading, SourceError>) -> Moment {
         let Ok(reading) = &ended else {
             if ended.as_ref().is_err_and(SourceError::spoils_open_scopes) {
                 // Another one from here on.
@@ -101,7 +110,7 @@ impl Watched {
     /// Begins a window.
     fn begin(&mut self) -> Result<SourceReading, SourceError> {
         // Read after the reset, since the mark is that of the moment of the reset, and other threads do not stand still.
-        let begun = guarded(|| self.source.reset_peak()).and_then(|()| guarded(|| self.source.read()));
+        let begun = guarded(|| self.source.reset_peak()).and_then(|()| self.read());
         self.floor_bytes = begun.as_ref().ok().and_then(|begun| begun.peak_bytes);
         begun
     }
@@ -171,6 +180,31 @@ impl View {
     }
 }
 
+/// Ends a window of each source. Sources of one mark are all read before the first of them sets it back.
+fn look_at(watched: &mut [Watched]) -> Vec<Moment> {
+    if let [alone] = watched {
+        let ended = alone.read();
+        return vec![alone.end(ended)];
+    }
+    let marks: Vec<Option<u64>> = watched.iter().map(Watched::mark).collect();
+    let mut moments: Vec<Option<Moment>> = watched.iter().map(|_| None).collect();
+    for first in 0..watched.len() {
+        if moments[first].is_some() {
+            continue;
+        }
+        let is_like = |other: &usize| *other == first || (marks[first].is_some() && marks[*other] == marks[first]);
+        let group: Vec<usize> = (first..watched.len()).filter(is_like).collect();
+        let ended: Vec<_> = group.iter().map(|at| watched[*at].read()).collect();
+        for (at, ended) in group.iter().zip(ended) {
+            moments[*at] = Some(watched[*at].end(ended));
+        }
+        // The last reset is everybody's.
+        let floor_bytes = group.last().and_then(|last| watched[*last].floor_bytes);
+        group.iter().for_each(|at| watched[*at].floor_bytes = floor_bytes);
+    }
+    moments.into_iter().flatten().collect()
+}
+
 impl Books {
     pub(super) const fn new() -> Self {
         Self { watched: Vec::new(), open: Vec::new(), next_id: 0 }
@@ -195,33 +229,31 @@ impl Books {
     /// Takes a source out, which is to be dropped outside the lock.
     pub(super) fn unregister(&mut self, id: u64) -> Option<Arc<dyn MemorySource>> {
         let position = self.watched.iter().position(|watched| watched.id == id)?;
-        let source = self.watched.remove(position).source;
-        if self.watched.is_empty() {
-            // Nobody asks for them any more.
-            self.open.clear();
-        }
-        Some(source)
+        Some(self.watched.remove(position).source)
     }
 
     pub(super) fn source_count(&self) -> usize {
         self.watched.len()
     }
 
+    pub(super) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
     /// Ends a window of each source and counts it into all open scopes.
     fn look(&mut self, warnings: &mut Vec<Warning>) -> Vec<Moment> {
         let Self { watched, open, .. } = self;
-        let look = |watched: &mut Watched| {
-            let moment = watched.look();
+        let moments = look_at(watched);
+        for (watched, moment) in watched.iter_mut().zip(&moments) {
             let views = open.iter_mut().flat_map(|span| &mut span.views);
-            views.filter(|view| view.source == watched.id).for_each(|view| view.fold(&moment));
+            views.filter(|view| view.source == watched.id).for_each(|view| view.fold(moment));
             if let Some(error) = moment.ended.as_ref().err().or(moment.begun.as_ref().err())
                 && !std::mem::replace(&mut watched.has_failed, true)
             {
                 warnings.push((Arc::clone(&watched.name), error.clone()));
             }
-            moment
-        };
-        watched.iter_mut().map(look).collect()
+        }
+        moments
     }
 
     /// A scope begins inside `parent`.

@@ -16,7 +16,9 @@ use crate::device::{Cuda, Device as _};
 /// The driver keeps one high-water mark for each, which this source sets back wherever a scope begins or ends: a program that resets
 /// the marks itself, or two libraries that do, spoil each other's peaks, which the record then says where it can be told
 /// ([`PeakKind::ResetElsewhere`](super::PeakKind::ResetElsewhere)). What another thread takes and gives back within the microsecond
-/// between reading the mark and setting it back is in no peak.
+/// between reading the mark and setting it back is in no peak. Several sources that read one pool share its mark and are each exact.
+///
+/// Whatever context is current on the calling thread stays so, but when the source is dropped, which leaves the device's current.
 #[derive(Debug)]
 pub struct CudaPoolSource {
     name: String,
@@ -81,11 +83,11 @@ impl CudaPoolSource {
         what: &str,
         find: impl FnOnce(&Cuda) -> Result<Which, SourceError>,
     ) -> Result<Self, SourceError> {
-        let cuda = Cuda::new(ordinal)?;
+        let cuda = Cuda::new_beside(ordinal)?;
         if cuda.stream_ordered_memory().is_none() {
             return Err(SourceError::NoPools { device: cuda.name().to_owned() });
         }
-        let which = find(&cuda)?;
+        let which = cuda.beside(find)?;
         Ok(Self { name: format!("{} {what}", cuda.name()), ordinal, cuda, which })
     }
 
@@ -119,10 +121,12 @@ impl MemorySource for CudaPoolSource {
     }
 
     fn read(&self) -> Result<SourceReading, SourceError> {
-        let pool = self.pool()?;
-        // SAFETY: the device's default pool lives as long as the device, the current one was asked for just now, and of another one
-        // who named it promised that it lives.
-        let usage = unsafe { self.cuda.pool_usage(pool) }?;
+        let usage = self.cuda.beside(|cuda| {
+            let pool = self.pool()?;
+            // SAFETY: the device's default pool lives as long as the device, the current one was asked for just now, and of another one
+            // who named it promised that it lives.
+            unsafe { cuda.pool_usage(pool) }.map_err(SourceError::from)
+        })?;
         Ok(SourceReading::new(usage.used_bytes)
             .with_peak(usage.used_high_bytes)
             .with_reserved(usage.reserved_bytes)
@@ -130,8 +134,17 @@ impl MemorySource for CudaPoolSource {
     }
 
     fn reset_peak(&self) -> Result<(), SourceError> {
-        let pool = self.pool()?;
-        // SAFETY: as above.
-        Ok(unsafe { self.cuda.reset_pool_marks(pool) }?)
+        self.cuda.beside(|cuda| {
+            let pool = self.pool()?;
+            // SAFETY: as above.
+            Ok(unsafe { cuda.reset_pool_marks(pool) }?)
+        })
+    }
+
+    fn mark(&self) -> Option<u64> {
+        Some(match &self.which {
+            Which::Fixed(pool) => *pool,
+            Which::Current(last) => last.load(Ordering::Relaxed),
+        })
     }
 }

@@ -95,6 +95,12 @@ pub trait MemorySource: fmt::Debug + Send + Sync {
     /// scope around it loses nothing.
     fn read(&self) -> Result<SourceReading, SourceError>;
 
+    /// Which high-water mark it reads, where another source may read the same: any number that only sources of this mark give, as the
+    /// address of the counter. They are all read before one of them sets it back, so each has exact peaks. Asked for each time; to be quick.
+    fn mark(&self) -> Option<u64> {
+        None
+    }
+
     /// Sets the peaks that [`read`](Self::read) tells back to what is held now. Called only if a reading had a peak; without peaks
     /// there is nothing to do.
     ///

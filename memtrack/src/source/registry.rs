@@ -10,12 +10,19 @@ use crate::allocator::{CachingAllocator, Inner};
 use crate::context;
 use crate::device::Simulated;
 use crate::ledger::ScopeKey;
+use crate::plain_text::shown;
 use crate::sync::lock;
 
 static BOOKS: Mutex<Books> = Mutex::new(Books::new());
 
 /// How many sources there are, for a look without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+static SOURCE_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Sources, and scopes open that had one when they began: whose records say what became of it.
+static INVOLVED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Registrations that were dropped by a source while sources are read: they end when that is over.
+static LEAVING: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 /// Measured where a source is registered and no allocator is current. It is made with the first source, and nobody can allocate
 /// from it: all of its own figures are zero.
@@ -44,12 +51,16 @@ thread_local! {
 /// What the source says when it is read for the first time, here; [`SourceError::NameTaken`] where another has its name.
 pub fn register_source(source: Arc<dyn MemorySource>) -> Result<SourceRegistration, SourceError> {
     STAND_IN.get_or_init(|| CachingAllocator::stand_in(Arc::new(Simulated::with_capacity(0))));
+    // Where it is refused, the last of it goes when no lock is held: what it owns may be a registration.
+    let kept = Arc::clone(&source);
     let id = reading(|| {
         let mut books = lock(&BOOKS);
         let id = books.register(source)?;
-        COUNT.store(books.source_count(), Ordering::Relaxed);
+        count(&books);
         Ok(id)
     });
+    leave();
+    drop(kept);
     let nested = || SourceError::new("a source cannot be registered while sources are read");
     id.unwrap_or_else(|| Err(nested())).map(|id| SourceRegistration { id })
 }
@@ -72,26 +83,46 @@ impl SourceRegistration {
 
 impl Drop for SourceRegistration {
     fn drop(&mut self) {
-        let removed = {
+        lock(&LEAVING).push(self.id);
+        // A source that drops it while it is read holds what is needed for it; whoever reads does it then.
+        if !IS_READING.try_with(Cell::get).unwrap_or(false) {
+            leave();
+        }
+    }
+}
+
+/// Ends the registrations that were dropped. No lock may be held.
+fn leave() {
+    loop {
+        let leaving = std::mem::take(&mut *lock(&LEAVING));
+        if leaving.is_empty() {
+            return;
+        }
+        let removed: Vec<_> = {
             let mut books = lock(&BOOKS);
-            let removed = books.unregister(self.id);
-            COUNT.store(books.source_count(), Ordering::Relaxed);
+            let removed = leaving.into_iter().filter_map(|id| books.unregister(id)).collect();
+            count(&books);
             removed
         };
-        // Outside the lock: it may be the last of it.
+        // Outside the lock: it may be the last of them, and own other registrations.
         drop(removed);
     }
 }
 
-/// Whether there is any source. One relaxed load.
+fn count(books: &Books) {
+    SOURCE_COUNT.store(books.source_count(), Ordering::Relaxed);
+    INVOLVED_COUNT.store(books.source_count() + books.open_count(), Ordering::Relaxed);
+}
+
+/// Whether there is any source, or was one when an open scope began. One relaxed load.
 #[inline]
 pub(crate) fn is_active() -> bool {
-    COUNT.load(Ordering::Relaxed) != 0
+    INVOLVED_COUNT.load(Ordering::Relaxed) != 0
 }
 
 /// What is measured where no allocator is current, if there is any source.
 pub(crate) fn stand_in() -> Option<&'static CachingAllocator> {
-    if is_active() { STAND_IN.get() } else { None }
+    if SOURCE_COUNT.load(Ordering::Relaxed) != 0 { STAND_IN.get() } else { None }
 }
 
 /// `None` on a thread that is inside such a call already.
@@ -116,7 +147,7 @@ fn warn(warnings: Vec<Warning>) {
         tracing::warn!(
             target: "memtrack::source",
             source = source.as_ref(),
-            %error,
+            error = %shown(&error.to_string()),
             "a memory source could not be read: its figures are absent where this happens, and records say why; said once"
         );
     }
@@ -124,7 +155,13 @@ fn warn(warnings: Vec<Warning>) {
 
 fn with_books<T: Default>(work: impl FnOnce(&mut Books, &mut Vec<Warning>) -> T) -> T {
     let mut warnings = Vec::new();
-    let done = reading(|| work(&mut lock(&BOOKS), &mut warnings));
+    let done = reading(|| {
+        let mut books = lock(&BOOKS);
+        let done = work(&mut books, &mut warnings);
+        count(&books);
+        done
+    });
+    leave();
     warn(warnings);
     done.unwrap_or_default()
 }

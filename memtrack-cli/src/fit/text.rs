@@ -99,7 +99,7 @@ fn what_a_limit_is(report: &Report) -> String {
     match (report.limit_by, report.card) {
         (LimitBy::Card, Some(_)) => format!("  a limit is what is left of a card of {device}"),
         (LimitBy::Card, None) => format!(
-            "  a limit is what is left of a card of {device}, which has addresses to spare; a smaller one: --on"
+            "  a limit is what is left of a card of {device}, which has addresses to spare; --on asks about a smaller one"
         ),
         (LimitBy::Fraction, _) => format!("  a limit is a memory fraction of a device of {device}"),
     }

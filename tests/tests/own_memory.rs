@@ -141,7 +141,7 @@ fn programs_of_other_kinds_cost_the_host_more_a_block_and_no_more_than_is_writte
         (Program::MakesEachInScopes(3), [1200, 1200, 1200]),
         (Program::MakesThemOfMib(2), [200, 200, 380]),
         (Program::MakesThemOfMib(11), [320, 320, 1900]),
-        (Program::MakesEachOnAStream, [9000, 9000, 9000]),
+        (Program::MakesEachOnAStream, [12_000; 3]),
     ];
     for (program, most) in programs {
         for ((name, allocator), most_bytes) in allocators().into_iter().zip(most) {

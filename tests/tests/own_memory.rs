@@ -94,7 +94,7 @@ enum Program {
 
 impl Program {
     fn block_count(self) -> usize {
-        if self == Self::MakesEachOnAStream { OTHER_COUNT / 10 } else { OTHER_COUNT }
+        if self == Self::MakesEachOnAStream { OTHER_COUNT / 50 } else { OTHER_COUNT }
     }
 
     fn bytes(self, at: usize) -> usize {
@@ -138,7 +138,7 @@ fn programs_of_other_kinds_cost_the_host_more_a_block_and_no_more_than_is_writte
         (Program::FreesEveryOther, [300, 300, 300]),
         (Program::UsesASecondStream, [230, 230, 230]),
         (Program::MakesEachInScopes(1), [650, 650, 650]),
-        (Program::MakesEachInScopes(3), [1200, 1200, 1200]),
+        (Program::MakesEachInScopes(3), [1900, 1900, 1900]),
         (Program::MakesThemOfMib(2), [200, 200, 380]),
         (Program::MakesThemOfMib(11), [320, 320, 1900]),
         (Program::MakesEachOnAStream, [12_000; 3]),

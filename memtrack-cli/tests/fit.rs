@@ -89,6 +89,22 @@ fn a_recording_without_allocations_needs_nothing() {
     }
 }
 
+#[test]
+fn a_recording_that_never_held_anything_needs_nothing_with_any_policy() {
+    for (name, trace) in
+        [("refused", "o 500\n"), ("refused-large", "o 50000000\no 1000000000000000\n"), ("empty", "a 1 0\nf 1\n")]
+    {
+        for options in
+            [&["--by", "card"][..], &["--by", "fraction"], &["--on", "0", "--context", "0"], &["--on", "1MiB"]]
+        {
+            let report = fit_text(&format!("{name}-held"), trace, options);
+            for name in ["default", "expandable", "compact"] {
+                assert_eq!(policy(&report, name)["smallest_limit_bytes"], 0, "{trace:?} {name} {options:?}");
+            }
+        }
+    }
+}
+
 /// What is found for a policy of a trace; a replay with the answer as its limit finds memory, and with less it does not.
 fn agrees_with_replay(trace: &str, name: &str, replay: &[&str]) -> Value {
     let file = fixtures().join("traces").join(trace);
@@ -154,9 +170,50 @@ fn expandable_segments_have_the_addresses_of_the_card_that_is_asked_about() {
         let arguments = [options, &["--policy", "expandable", file.to_str().unwrap()]].concat();
         policy(&fit(&arguments).1[0], "expandable").clone()
     };
-    let (tight, on_card) = (of(&[]), of(&["--on", "24GiB"]));
+    let (tight, on_card) = (of(&["--on", "3200MiB", "--context", "0"]), of(&["--on", "24GiB"]));
     assert_eq!(on_card["unfelt_limit_bytes"], on_card["unlimited_peak_bytes"]);
     assert!(tight["unfelt_limit_bytes"].as_u64() > tight["unlimited_peak_bytes"].as_u64(), "{tight}");
+}
+
+#[test]
+fn without_a_card_the_smallest_limit_is_that_of_the_cards_it_fits() {
+    // A card of the limit's size would have too few addresses for some limits above 7828 MiB; but part of a card is the context's.
+    let file = fixtures().join("traces/gpt2.expand.txt.gz");
+    let of = |options: &[&str]| {
+        let arguments = [options, &["--policy", "expandable", file.to_str().unwrap()]].concat();
+        let found = policy(&fit(&arguments).1[0], "expandable").clone();
+        (mib(&found["smallest_limit_bytes"]), found["fails_above"].as_array().unwrap().len())
+    };
+    let without = of(&[]);
+    assert_eq!(without, (7828, 0));
+    for card in ["8428MiB", "24GiB", "80GiB"] {
+        assert_eq!(of(&["--on", card]), without, "{card}");
+    }
+    let (tight_mib, gaps) = of(&["--on", "7868MiB", "--context", "0"]);
+    assert!(tight_mib > 7828 && gaps > 0, "{tight_mib} {gaps}");
+}
+
+#[test]
+fn what_a_limit_is_a_part_of_is_said() {
+    let folder = Folder::new("fit-part");
+    let file = folder.write("trace.txt", "a 1 30000000\n");
+    for (options, said, by, device_mib) in [
+        (&[][..], "a limit is what is left of a card of 1.00 TiB, which has addresses to spare", "card", 1 << 20),
+        (&["--on", "2GiB"], "a limit is what is left of a card of 2048 MiB\n", "card", 2048),
+        (&["--by", "fraction"], "a limit is a memory fraction of a device of 1.00 TiB\n", "fraction", 1 << 20),
+        (
+            &["--by", "fraction", "--on", "2GiB"],
+            "a limit is a memory fraction of a device of 1.00 TiB\n",
+            "fraction",
+            1 << 20,
+        ),
+    ] {
+        let arguments = [options, &[file.as_str()]].concat();
+        let (_, text, _) = run(&[&["fit"], &arguments[..]].concat());
+        assert!(text.contains(said), "{options:?}: {text}");
+        let report = fit(&arguments).1.remove(0);
+        assert_eq!((&report["limit_by"], mib(&report["device_bytes"])), (&by.into(), device_mib), "{options:?}");
+    }
 }
 
 #[test]

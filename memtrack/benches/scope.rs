@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops and says why")]
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
@@ -91,6 +92,67 @@ mod pair {
     #[divan::bench(sample_size = 2000)]
     fn in_a_scope_over_two_devices(bencher: Bencher<'_, '_>) {
         pair(bencher, |of| DevicesScope::open(&[of.clone(), allocator()], "around", None));
+    }
+}
+
+/// A cached allocation of 512 bytes with a free, in so many scopes, which ends the run of events in each scope around it.
+mod pair_in_depth {
+    use super::*;
+
+    const DEPTHS: [usize; 4] = [1, 3, 10, 100];
+    const SAMPLES: u32 = 20;
+    const PAIRS: u32 = 1000;
+    /// What is run of a bench at most: its samples, and a few before them.
+    const FREED_COUNT: u32 = (SAMPLES + 5) * PAIRS;
+
+    fn deep(allocator: &CachingAllocator, depth: usize) -> Vec<Scope> {
+        (0..depth).map(|_| Scope::open(allocator, "around", None)).collect()
+    }
+
+    fn close(scopes: Vec<Scope>) {
+        scopes.into_iter().rev().for_each(drop);
+    }
+
+    /// For comparison: the block that is freed is the innermost scope's own.
+    #[divan::bench(args = DEPTHS, sample_size = 2000)]
+    fn own_block_freed(bencher: Bencher<'_, '_>, depth: usize) {
+        let allocator = allocator();
+        let around = deep(&allocator, depth);
+        bencher.bench_local(|| drop(black_box(Buffer::<u8>::uninit(&allocator, black_box(512)).unwrap())));
+        close(around);
+    }
+
+    /// As a backward pass does: each allocation is followed by the free of a block of a scope that is closed.
+    #[divan::bench(args = DEPTHS, sample_size = PAIRS, sample_count = SAMPLES)]
+    fn block_of_another_scope_freed(bencher: Bencher<'_, '_>, depth: usize) {
+        let allocator = allocator();
+        let around = deep(&allocator, depth - 1);
+        let mut held: VecDeque<Buffer<u8>> = VecDeque::new();
+        let take = || Buffer::<u8>::uninit(&allocator, black_box(512)).unwrap();
+        let forward = Scope::open(&allocator, "forward", None);
+        // More than are freed, so that none of the backward pass's own are.
+        held.extend((0..FREED_COUNT).map(|_| take()));
+        drop(forward);
+        let backward = Scope::open(&allocator, "backward", None);
+        bencher.bench_local(|| {
+            held.push_back(take());
+            drop(held.pop_front());
+        });
+        drop(backward);
+        drop(held);
+        close(around);
+    }
+
+    /// A scope opens inside so many less one, holds the pair, and closes.
+    #[divan::bench(args = DEPTHS, sample_size = 2000)]
+    fn scope_around_it(bencher: Bencher<'_, '_>, depth: usize) {
+        let allocator = allocator();
+        let around = deep(&allocator, depth - 1);
+        bencher.bench_local(|| {
+            let _inner = black_box(Scope::open(&allocator, "inner", None));
+            drop(black_box(Buffer::<u8>::uninit(&allocator, black_box(512)).unwrap()));
+        });
+        close(around);
     }
 }
 

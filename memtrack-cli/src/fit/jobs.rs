@@ -10,10 +10,9 @@ use std::thread;
 
 use super::answer::{FitError, fit};
 use super::candidate::Candidate;
-use super::options::{Card, FitOptions};
+use super::options::{Card, FitOptions, Limited};
 use super::program::Program;
 use super::report::{PolicyReport, Report};
-use super::trial::LimitedDevice;
 use crate::recording::Recording;
 
 /// Settings under all their names, for one recording.
@@ -31,25 +30,26 @@ struct Part<'a> {
 
 /// One report for each recording of each file, in their order.
 pub(super) fn reports(options: &FitOptions, card: Option<Card>) -> Vec<Report> {
+    let limited = Limited { card, by: options.by };
     let files: Vec<_> = options.files.iter().map(|path| (path.as_path(), Recording::read(path))).collect();
     // By file: its recordings, or why there are none.
     let parts: Vec<Result<Vec<Part<'_>>, Box<Report>>> = files
         .iter()
         .map(|(path, read)| match read {
             Ok(recordings) => Ok(parts(path, recordings, options)),
-            Err(error) => Err(Box::new(Report::unreadable(path, card, error.to_string()))),
+            Err(error) => Err(Box::new(Report::unreadable(path, limited, error.to_string()))),
         })
         .collect();
     let jobs: Vec<(&Part<'_>, &Row)> =
         parts.iter().flatten().flatten().flat_map(|part| part.rows.iter().map(move |row| (part, row))).collect();
-    let mut found = run_all(&jobs, options, |(part, row)| row_report(part, row, options, card)).into_iter();
+    let mut found = run_all(&jobs, options, |(part, row)| row_report(part, row, options, limited)).into_iter();
     let mut reports = Vec::new();
     for parts in parts {
         match parts {
             Err(unreadable) => reports.push(*unreadable),
             Ok(parts) => reports.extend(parts.iter().map(|part| {
                 let policies = found.by_ref().take(part.rows.len()).collect();
-                Report::new(part.path, part.history, &part.program, card, policies)
+                Report::new(part.path, part.history, &part.program, limited, policies)
             })),
         }
     }
@@ -86,15 +86,15 @@ fn rows(recording: &Recording, options: &FitOptions) -> Vec<Row> {
     rows
 }
 
-fn row_report(part: &Part<'_>, row: &Row, options: &FitOptions, card: Option<Card>) -> PolicyReport {
+fn row_report(part: &Part<'_>, row: &Row, options: &FitOptions, limited: Limited) -> PolicyReport {
     let names = row.names.clone();
     let candidate = match &row.candidate {
         Ok(candidate) => candidate,
         Err(error) => return PolicyReport::failed(names, error),
     };
+    let card = limited.card;
     let asked_bytes = card.map(|card| card.available_bytes);
-    let device = LimitedDevice { by: options.by, card_bytes: card.map(|card| card.card_bytes) };
-    match fit(&part.program, candidate, device, options.checks, asked_bytes) {
+    match fit(&part.program, candidate, limited.device(), options.checks, asked_bytes) {
         Ok(answer) => PolicyReport::new(names, &answer, part.program.allocation_count(), card),
         Err(error) => PolicyReport::failed(names, &error),
     }

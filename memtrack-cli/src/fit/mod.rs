@@ -24,7 +24,7 @@ pub use options::{Card, FitOptions};
 pub use program::Program;
 pub use report::{OnCard, PolicyReport, Report};
 pub use search::{Found, Range, search};
-pub use trial::{Cost, Failure, LimitBy, LimitedDevice, Outcome, run_under};
+pub use trial::{Cost, DEVICE_BYTES, Failure, LimitBy, LimitedDevice, Outcome, run_under};
 
 use crate::command::{FAILED, reader_is_gone};
 

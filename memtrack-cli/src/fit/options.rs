@@ -6,7 +6,7 @@ use clap::Args;
 use memtrack::units::Bytes;
 
 use super::candidate::{NamedSettings, PolicyName};
-use super::trial::{DEVICE_BYTES, LimitBy};
+use super::trial::{DEVICE_BYTES, LimitBy, LimitedDevice};
 use crate::options::size;
 
 /// Searches for the smallest memory limit under which recorded runs complete.
@@ -76,6 +76,22 @@ pub struct Card {
     pub others_bytes: u64,
     /// What is left for the allocator, 0 when nothing is.
     pub available_bytes: u64,
+}
+
+/// What limits are limits of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limited {
+    /// The card that was asked about.
+    pub(super) card: Option<Card>,
+    /// What stands for a limit.
+    pub(super) by: LimitBy,
+}
+
+impl Limited {
+    /// The device that runs under them.
+    pub(super) fn device(self) -> LimitedDevice {
+        LimitedDevice { by: self.by, card_bytes: self.card.map(|card| card.card_bytes) }
+    }
 }
 
 impl FitOptions {

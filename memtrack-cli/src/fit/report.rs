@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::GRANULARITY_BYTES;
 use super::answer::{Answer, FitError};
-use super::options::Card;
+use super::options::{Card, Limited};
 use super::program::Program;
-use super::trial::{Failure, Outcome};
+use super::trial::{Failure, LimitBy, Outcome};
 use crate::recording::Kind;
 
 /// What came of one recording. Its fields are those of the JSON object, `None` where one does not apply.
@@ -29,6 +29,10 @@ pub struct Report {
     pub recorded_ooms: Option<usize>,
     /// Limits are multiples of it.
     pub granularity_bytes: u64,
+    /// What stands for a limit.
+    pub limit_by: LimitBy,
+    /// What the device has, of which a limit is a part.
+    pub device_bytes: u64,
     /// What is not as recorded, or not in the recording.
     pub notes: Vec<String>,
     /// The card that was asked about.
@@ -111,7 +115,8 @@ pub struct OnCard {
 }
 
 impl Report {
-    fn empty(path: &Path, history: Option<usize>, card: Option<Card>) -> Self {
+    fn empty(path: &Path, history: Option<usize>, limited: Limited) -> Self {
+        let Limited { card, by } = limited;
         Self {
             file: path.display().to_string(),
             kind: None,
@@ -120,6 +125,8 @@ impl Report {
             allocations: None,
             recorded_ooms: None,
             granularity_bytes: GRANULARITY_BYTES,
+            limit_by: by,
+            device_bytes: limited.device().bytes(),
             notes: Vec::new(),
             card,
             fits: None,
@@ -129,8 +136,8 @@ impl Report {
     }
 
     /// Of a file that is no recording.
-    pub(super) fn unreadable(path: &Path, card: Option<Card>, error: String) -> Self {
-        Self { error: Some(error), ..Self::empty(path, None, card) }
+    pub(super) fn unreadable(path: &Path, limited: Limited, error: String) -> Self {
+        Self { error: Some(error), ..Self::empty(path, None, limited) }
     }
 
     /// Of a recording; `history` where the file has several.
@@ -138,7 +145,7 @@ impl Report {
         path: &Path,
         history: Option<usize>,
         program: &Program<'_>,
-        card: Option<Card>,
+        limited: Limited,
         policies: Vec<PolicyReport>,
     ) -> Self {
         let fits = |policy: &PolicyReport| policy.on_card.as_ref().is_some_and(|on_card| on_card.fits);
@@ -148,9 +155,9 @@ impl Report {
             allocations: Some(program.allocation_count()),
             recorded_ooms: Some(program.refused_count()),
             notes: program.notes().to_vec(),
-            fits: card.map(|_| policies.iter().any(fits)),
+            fits: limited.card.map(|_| policies.iter().any(fits)),
             policies,
-            ..Self::empty(path, history, card)
+            ..Self::empty(path, history, limited)
         }
     }
 

@@ -8,6 +8,7 @@ use memtrack::units::{Bytes, MIB};
 use super::GRANULARITY_BYTES;
 use super::options::Card;
 use super::report::{PolicyReport, Report};
+use super::trial::{DEVICE_BYTES, LimitBy};
 
 /// Nothing is said of a file without a result here; that is an error's place.
 pub(super) fn text(report: &Report) -> String {
@@ -24,6 +25,7 @@ pub(super) fn text(report: &Report) -> String {
         return text;
     }
     table(&mut text, &answered, requested_peak_bytes);
+    line(&mut text, &what_a_limit_is(report));
     for policy in &answered {
         said_of(&mut text, policy);
     }
@@ -87,6 +89,19 @@ fn table(text: &mut String, policies: &[&PolicyReport], requested_peak_bytes: u6
             let _ = write!(cells, "  {cell:>width$}");
         }
         let _ = writeln!(text, "{}", cells.trim_end());
+    }
+}
+
+/// What stands for a limit decides how many addresses expandable segments have, and by that where blocks lie.
+fn what_a_limit_is(report: &Report) -> String {
+    let has_all = report.device_bytes == DEVICE_BYTES;
+    let device = if has_all { Bytes::unsigned(DEVICE_BYTES).to_string() } else { whole_mib(report.device_bytes) };
+    match (report.limit_by, report.card) {
+        (LimitBy::Card, Some(_)) => format!("  a limit is what is left of a card of {device}"),
+        (LimitBy::Card, None) => format!(
+            "  a limit is what is left of a card of {device}, which has addresses to spare; --on asks about a smaller one"
+        ),
+        (LimitBy::Fraction, _) => format!("  a limit is a memory fraction of a device of {device}"),
     }
 }
 

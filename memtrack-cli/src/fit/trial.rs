@@ -2,16 +2,18 @@
 
 use clap::ValueEnum;
 
+use super::GRANULARITY_BYTES;
 use super::candidate::Candidate;
 use super::program::{Need, Program};
 use crate::operation::Operation;
 use crate::session::{Limit, Outcome as Done, Place, Session, SessionError, Setup};
 
-/// What the simulated device has without a limit.
-pub(super) const DEVICE_BYTES: u64 = 1 << 40;
+/// What the simulated device has, unless a card is asked about.
+pub const DEVICE_BYTES: u64 = 1 << 40;
 
 /// What stands for a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LimitBy {
     /// A device that has no more
     #[default]
@@ -25,9 +27,19 @@ pub enum LimitBy {
 pub struct LimitedDevice {
     /// What stands for the limit.
     pub by: LimitBy,
-    /// What the card has, where the limit is what others leave of it; `None` for a card of the limit's size. It tells how many addresses
-    /// expandable segments reserve.
+    /// What the card has, of which others leave the limit; `None` for [`DEVICE_BYTES`]. It tells how many addresses expandable segments
+    /// reserve. A limit above it is a card of its own size.
     pub card_bytes: Option<u64>,
+}
+
+impl LimitedDevice {
+    /// What it has, of which a limit is a part.
+    pub fn bytes(self) -> u64 {
+        match self.by {
+            LimitBy::Card => self.card_bytes.unwrap_or(DEVICE_BYTES),
+            LimitBy::Fraction => DEVICE_BYTES,
+        }
+    }
 }
 
 /// What came of a run.
@@ -90,10 +102,14 @@ pub fn run_under(
 ) -> Result<Outcome, SessionError> {
     let mut config = candidate.config.clone();
     config.per_process_memory_fraction = 1.0;
-    let (total_bytes, limit) = match (limit_bytes, device.by) {
-        (None, _) => (DEVICE_BYTES, Limit::AsConfigured),
-        (Some(limit_bytes), LimitBy::Card) => (device.card_bytes.unwrap_or(0).max(limit_bytes), Limit::AsConfigured),
-        (Some(limit_bytes), LimitBy::Fraction) => (DEVICE_BYTES, Limit::Bytes(limit_bytes)),
+    let total_bytes = match limit_bytes {
+        None => DEVICE_BYTES,
+        // On a device without any memory no addresses can be had, which is another failure than want of memory.
+        Some(limit_bytes) => device.bytes().max(limit_bytes).max(GRANULARITY_BYTES),
+    };
+    let limit = match (limit_bytes, device.by) {
+        (Some(limit_bytes), LimitBy::Fraction) => Limit::Bytes(limit_bytes),
+        _ => Limit::AsConfigured,
     };
     let setup = Setup { place: Place::Simulated, config, total_bytes: Some(total_bytes), limit };
     let mut session = Session::new(&setup, program.block_count)?;

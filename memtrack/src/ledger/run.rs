@@ -2,7 +2,10 @@
 //!
 //! Most events follow another of the same scope. Of such a *run* only the counters are kept up, and how high the
 //! live bytes were; all else that an event moves (the scope, each scope around it, its phase, the matrix, who holds what) moves by
-//! sums, which are the counters' rise since the run began. So an event costs the same in any number of scopes.
+//! sums, which are the counters' rise since the run began. So an event of a run costs the same in any number of scopes.
+//!
+//! To end a run is linear in the scopes that are open around it. That falls on each event where runs are short: where each allocation
+//! is followed by the free of a block of another scope, as in a backward pass, and where scopes open and close around single blocks.
 //!
 //! **Why it is exact.** Within a run nothing but the run's own allocations and frees happens, the frees of blocks that its scope
 //! itself owns. The live bytes of a scope around then move as those of the device do, so the highest point of the run is the same moment

@@ -69,7 +69,7 @@ pub struct Config {
     /// Which rules it follows. Fixed once an allocator is made.
     pub policy: Policy,
     /// Of [`Policy::Compact`]: how many percent above the most bytes ever requested at once pages are created rather than moved, from 0 to
-    /// 100. What is below 0.8 means 0.8: with less, moves leave more parts of pages behind than they save.
+    /// 100. What is below 0.6 means 0.6: with less, moves leave more parts of pages behind than they save.
     pub compact_slack_percent: f64,
     /// Blocks of at least this many bytes are never split, nor given to smaller requests. `None`: no limit.
     pub max_split_size_bytes: Option<u64>,

@@ -40,6 +40,7 @@
 
 mod apart;
 mod at_exit;
+mod at_load;
 mod books;
 mod cache;
 mod interpose;
@@ -49,6 +50,8 @@ mod place;
 mod process;
 mod real;
 mod report;
+mod signals;
+mod standard_error;
 mod voice;
 
 pub use process::{Mode, TooLate, chosen_mode, set_mode};

@@ -1,6 +1,6 @@
 //! Figures while the process runs, for `memtrack smi` and `memtrack check`: published once a second where `MEMTRACK_PUBLISH` asks for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memtrack::device::{DeviceKind, DeviceUuid};
 use memtrack::publish::{self, PublishedAllocator};
@@ -21,7 +21,11 @@ pub(crate) fn begin() {
     publish::add_source(observed);
     let _ = apart::spawn("memtrack-live", || {
         loop {
-            std::thread::sleep(PUBLISHED_EVERY);
+            let published = Instant::now();
+            while published.elapsed() < PUBLISHED_EVERY {
+                std::thread::sleep(apart::LOOKED_EVERY);
+                apart::end_if_alone();
+            }
             publish::when_on();
         }
     });

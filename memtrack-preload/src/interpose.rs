@@ -113,6 +113,14 @@ fn free(api: Api, address: u64, how: Free, forward: impl FnOnce() -> Answer) -> 
     answer
 }
 
+/// Whether those who look for the driver's functions in the program find these, as they do in one that is linked with the driver.
+pub fn is_in_the_drivers_place() -> bool {
+    let own = cuMemAlloc_v2 as unsafe extern "C" fn(*mut u64, usize) -> Answer as *mut c_void;
+    // SAFETY: a name that ends in zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuMemAlloc_v2".as_ptr()) };
+    found == own
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> Answer {
     // SAFETY: the program's own arguments.

@@ -54,4 +54,5 @@ mod signals;
 mod standard_error;
 mod voice;
 
+pub use interpose::is_in_the_drivers_place;
 pub use process::{Mode, TooLate, chosen_mode, set_mode};

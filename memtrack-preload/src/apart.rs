@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -77,10 +78,18 @@ fn are_alone() -> bool {
         if own(|own| own.contains(&number)) {
             continue;
         }
-        // One that has ended has no program any more, and one that is gone altogether has no folder.
-        if fs::read_link(task.path().join("exe")).is_ok() {
+        if !has_ended(&task.path()) {
             return false;
         }
     }
     true
+}
+
+/// Whether a thread with this folder has ended, or is gone altogether.
+fn has_ended(task: &Path) -> bool {
+    match fs::read_to_string(task.join("stat")) {
+        // Its number, its name in parentheses, which can have some in it, and its state.
+        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(error) => error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH),
+    }
 }

@@ -399,7 +399,9 @@ mod tests {
         books.allocated(Api::Alloc, 0x1000, block(100, 0));
         let taken = books.take(0x1000);
         books.allocated(Api::Alloc, 0x2000, block(100, 0));
-        assert_eq!((only(&books).live_bytes, only(&books).peak_bytes), (200, 200));
+        let figures = only(&books);
+        assert_eq!((figures.live_bytes, figures.live_blocks, figures.peak_bytes), (200, 2, 200));
+        assert_eq!(books.figures_with_live()[0].live.len(), 1, "two of one size");
         assert_eq!(books.take(0x1000), None, "another call frees it");
         books.freed(Api::Free, 0x1000, taken, 0, SUCCESS);
         assert_eq!((only(&books).live_bytes, only(&books).live_blocks), (100, 1));

@@ -204,3 +204,15 @@ fn calls_line(is_cached: bool, device: &DeviceFigures) -> String {
     );
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_whole_beyond_what_is_signed() {
+        assert_eq!(size(3 << 20), "3.00 MiB");
+        assert_eq!(size(i64::MAX as u64), "8.00 EiB");
+        assert_eq!(size(u64::MAX), "16.00 EiB");
+    }
+}

@@ -16,16 +16,18 @@ pub(crate) struct Captured {
     stream: u64,
     /// The thread whose stream it is, as [`thread_number`] has it; 0 for one that means the same on all threads.
     thread: u64,
+    /// The kernel's number of the thread that began it.
+    begun_by: i32,
     /// 0 where the driver does not say.
     context: u64,
     device: Option<usize>,
 }
 
 impl Captured {
-    /// Whether the driver still captures it. Only the stream's thread can name a stream of its own.
+    /// Whether the driver still captures it. Only the stream's thread can name a stream of its own, which goes with the thread.
     fn is_under_way(&self) -> bool {
         if self.thread != 0 && self.thread != thread_number() {
-            return true;
+            return is_alive(self.begun_by);
         }
         let mut status = 0;
         // SAFETY: a stream that is not known to be destroyed, and a place for one number.
@@ -34,6 +36,11 @@ impl Captured {
             answer => CAPTURE_ERRORS.contains(&answer),
         }
     }
+}
+
+/// Whether a thread of this process has not ended: one that has ended has no program any more.
+fn is_alive(thread: i32) -> bool {
+    std::fs::read_link(format!("/proc/self/task/{thread}/exe")).is_ok()
 }
 
 /// All of them.
@@ -76,7 +83,9 @@ impl Captures {
             let told = unsafe { real().context_get_device(&raw mut device) };
             if told == SUCCESS { usize::try_from(device).ok() } else { None }
         });
-        self.change(|streams| streams.push(Captured { stream, thread, context, device }));
+        // SAFETY: no arguments.
+        let begun_by = unsafe { libc::gettid() };
+        self.change(|streams| streams.push(Captured { stream, thread, begun_by, context, device }));
     }
 
     /// The driver was told to end one, whatever it answered.
@@ -113,5 +122,32 @@ impl Captures {
     /// The device's primary context is gone. Captures in another context of that device are no longer known of.
     pub(super) fn ended_on(&self, device: usize) {
         self.change(|streams| streams.retain(|known| known.device != Some(device)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_of_a_threads_own_stream_is_under_way_no_longer_than_the_thread() {
+        let captures = Captures::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| captures.begun(PER_THREAD)).join().unwrap();
+            let (begun, told) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+            let captures = &captures;
+            scope.spawn(move || {
+                captures.begun(PER_THREAD);
+                begun.0.send(()).unwrap();
+                let _ = told.1.recv();
+            });
+            begun.1.recv().unwrap();
+            assert!(captures.any());
+            drop(told.0);
+        });
+        // The kernel lets go of a thread a little after it is joined.
+        while captures.any() {
+            std::thread::yield_now();
+        }
     }
 }

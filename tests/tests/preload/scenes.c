@@ -57,7 +57,7 @@ static void main_thread_ends(void) {
 }
 
 static void capture_ends(int how) {
-    address stream, other, event, graph = 0, given = take(MIB);
+    address stream, other, event, graph = 0, given = how == 4 ? 0 : take(MIB);
     CHECK(cuStreamCreate(&stream, 1));
     CHECK(cuStreamCreate(&other, 1));
     CHECK(cuStreamBeginCapture_v2(stream, 2));
@@ -71,7 +71,7 @@ static void capture_ends(int how) {
         if (cuStreamEndCapture(stream, &graph) != 904) _exit(2);
     }
     if (how == 2) CHECK(cuStreamEndCapture(stream, &graph));
-    if (how == 3) {
+    if (how == 3 || how == 4) {
         CHECK(cuDevicePrimaryCtxReset_v2(0));
         begin();
     }

@@ -91,7 +91,10 @@ fn a_run_file_that_may_not_grow_harms_nothing() {
 #[test]
 fn a_capture_that_ends_by_whatever_way_holds_no_memory_back() {
     let capacity = [("MEMTRACK_MOCK_CAPACITY_BYTES", "67108864")];
-    for (how, what) in ["stream destroyed", "not joined", "as usual", "context reset"].into_iter().enumerate() {
+    for (how, what) in ["stream destroyed", "not joined", "as usual", "context reset", "reset before any memory"]
+        .into_iter()
+        .enumerate()
+    {
         let Some(ended) = run("cache", &["capture-ends", &how.to_string()], &capacity) else { return };
         assert!(ended.status.success(), "{what}: {ended:#?}");
     }

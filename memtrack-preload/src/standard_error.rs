@@ -2,7 +2,7 @@
 //!
 //! A program can close it, and a file that it opens next has the same number. So what was there at the start is remembered, and where
 //! there is something else nothing is written, unless that is plainly meant to be written to by many: a terminal or another device, what
-//! standard output goes to as well, or a file that is appended to.
+//! standard output goes to as well, a pipe that children get too, or a file that is appended to.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -41,14 +41,19 @@ fn is_standard_error() -> bool {
     let is = |other: Option<Open>| other.is_some_and(|other| (other.device, other.inode) == (now.device, now.inode));
     is(AT_START.get().copied().flatten())
         || is(open(STANDARD_OUTPUT))
-        || now.mode & libc::S_IFMT == libc::S_IFCHR
-        || (now.mode & libc::S_IFMT == libc::S_IFREG && is_appended_to())
+        || match now.mode & libc::S_IFMT {
+            libc::S_IFCHR => true,
+            // As one that was put there by `dup2`, and not one that only took the number.
+            libc::S_IFIFO => flags(libc::F_GETFD).is_some_and(|flags| flags & libc::FD_CLOEXEC == 0),
+            libc::S_IFREG => flags(libc::F_GETFL).is_some_and(|flags| flags & libc::O_APPEND != 0),
+            _ => false,
+        }
 }
 
-fn is_appended_to() -> bool {
+fn flags(which: i32) -> Option<i32> {
     // SAFETY: asks about a number that need not be open.
-    let flags = unsafe { libc::fcntl(STANDARD_ERROR, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_APPEND != 0
+    let flags = unsafe { libc::fcntl(STANDARD_ERROR, which) };
+    (flags >= 0).then_some(flags)
 }
 
 fn open(number: i32) -> Option<Open> {

@@ -13,7 +13,7 @@ use memtrack::{CachingAllocator, plain_text, publish};
 use super::device::ServedDevice;
 use super::lock;
 use crate::apart;
-use crate::live_figures::PUBLISHED_EVERY;
+use crate::live_figures::{self, PUBLISHED_EVERY};
 use crate::voice;
 
 /// A program that begins waits no longer for this thread. In a function that runs while a library is loaded it would wait in vain: the
@@ -77,7 +77,7 @@ fn keep(allocator: &CachingAllocator, device: &ServedDevice, ended: &Receiver<()
     let mut published = Instant::now();
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(apart::LOOKED_EVERY) {
         if publishes && published.elapsed() >= PUBLISHED_EVERY {
-            publish::when_on();
+            live_figures::publish();
             published = Instant::now();
         }
         apart::end_if_alone();

@@ -142,11 +142,15 @@ static void writes_the_run_file(void) {
     take(MIB);
 }
 
+static void lingers(void) { usleep(2500000); }
+
 int main(int count, char **arguments) {
     const char *scene = arguments[1], *path = count > 2 ? arguments[2] : "";
     if (!strcmp(scene, "opens-a-library")) { opens_a_library(path); return 0; }
     if (!strcmp(scene, "clears-the-environment")) clearenv();
     printf("buffered=1\n");
+    // Before memtrack's own, so it comes after that.
+    if (!strcmp(scene, "lingers")) atexit(lingers);
     begin();
     if (!strcmp(scene, "main-thread-ends")) main_thread_ends();
     if (!strcmp(scene, "capture-ends")) capture_ends(atoi(path));
@@ -158,5 +162,6 @@ int main(int count, char **arguments) {
     if (!strcmp(scene, "writes-the-run-file")) writes_the_run_file();
     if (!strcmp(scene, "changes-folder") && chdir("/")) return 1;
     take(MIB);
+    if (!strcmp(scene, "lingers")) usleep(1500000);
     return 0;
 }

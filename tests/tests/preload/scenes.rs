@@ -156,6 +156,18 @@ fn a_file_that_takes_the_number_of_standard_error_gets_no_summary() {
 }
 
 #[test]
+fn figures_of_a_process_that_takes_its_time_to_end_are_not_published_again() {
+    let folder = Folder::new();
+    for mode in ["observe", "cache"] {
+        let published = folder.path(mode);
+        let more = [("MEMTRACK_PUBLISH", published.to_str().unwrap())];
+        let Some(ended) = run_in(&folder, mode, &["lingers"], &more) else { return };
+        ended.expect_success();
+        assert_eq!(fs::read_dir(&published).unwrap().count(), 0, "{mode}");
+    }
+}
+
+#[test]
 fn an_environment_that_is_cleared_is_in_force_as_it_was() {
     let settings = [("MEMTRACK_ALLOC_CONF", "policy:none")];
     let Some(ended) = run("cache", &["clears-the-environment"], &[]) else { return };

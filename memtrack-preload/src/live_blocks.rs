@@ -1,6 +1,7 @@
 //! Which addresses the program holds.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -110,14 +111,17 @@ impl LiveBlocks {
     /// The call was answered, and the block is gone or stays; whether it was here still, and not another at its address.
     pub(crate) fn end_free(&self, address: u64, going: Going, is_gone: bool) -> bool {
         let mut table = self.table(address);
-        let Some(entry) = table.entries.get_mut(&address).filter(|entry| entry.going == going.call) else {
-            return false;
-        };
-        entry.going = 0;
-        if is_gone {
-            table.entries.remove(&address);
+        match table.entries.entry(address) {
+            Place::Occupied(mut place) if place.get().going == going.call => {
+                if is_gone {
+                    place.remove();
+                } else {
+                    place.get_mut().going = 0;
+                }
+                true
+            }
+            Place::Occupied(_) | Place::Vacant(_) => false,
         }
-        true
     }
 
     /// Shows every block, but for those of tables that somebody works on; whether there were none of these. Never waits: at the end

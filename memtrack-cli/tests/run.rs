@@ -31,7 +31,9 @@ impl Folder {
         let mut command = Command::new(MEMTRACK);
         command.args(arguments).env("LD_LIBRARY_PATH", &self.0);
         command.env("MEMTRACK_PRELOAD_LIBRARY", built("libmemtrack_preload.so"));
-        for variable in ["LD_PRELOAD", "MEMTRACK_RUN_FILE", "MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH"] {
+        for variable in
+            ["LD_PRELOAD", "MEMTRACK_PRELOAD", "MEMTRACK_RUN_FILE", "MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH"]
+        {
             command.env_remove(variable);
         }
         command
@@ -74,6 +76,11 @@ fn the_mode_is_told_and_a_preload_that_was_there_stays() {
     }
     let output = folder.command(&["run", "--", "sh", "-c", echo]).env("LD_PRELOAD", "libc.so.6").output().unwrap();
     assert_eq!(text(&output.stdout), format!("observe {}:libc.so.6\n", library.display()));
+    for (option, mode) in [(&["run"][..], "cache"), (&["run", "--observe"], "observe")] {
+        let mut command = folder.command(&[option, &["--", "sh", "-c", echo]].concat());
+        let output = command.env("MEMTRACK_PRELOAD", "cache").output().unwrap();
+        assert!(text(&output.stdout).starts_with(mode), "{}", text(&output.stdout));
+    }
     let output = folder.run(&["run", "--cache", "--observe", "--", "true"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
@@ -87,6 +94,44 @@ fn figures_are_published_only_on_request_and_where_it_says() {
     {
         let output = folder.run(&[&["run"], option, &echo].concat());
         assert_eq!(text(&output.stdout), format!("{published}\n"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn paths_are_meant_from_where_the_command_is_run() {
+    let folder = Folder::new("paths");
+    let echo = r#"cd /; echo "$MEMTRACK_RUN_FILE $MEMTRACK_PUBLISH""#;
+    let mut command = folder.command(&["run", "--run-file", "a-%p.jsonl", "--publish=b", "--", "sh", "-c", echo]);
+    let output = command.current_dir(&folder.0).output().unwrap();
+    let here = folder.0.canonicalize().unwrap();
+    assert_eq!(text(&output.stdout), format!("{0}/a-%p.jsonl {0}/b\n", here.display()));
+}
+
+/// What a shell has set, `SIGPIPE` that is ignored, a signal that is blocked and a standard input that is closed, as the program sees it.
+#[test]
+fn the_program_begins_with_what_the_command_began_with() {
+    let folder = Folder::new("inherited");
+    let look = "grep -E '^Sig(Ign|Blk):' /proc/self/status; test -e /proc/self/fd/0 && echo open || echo closed";
+    for around in ["", "trap '' PIPE; ", "exec <&-; ", "trap '' PIPE HUP; exec <&-; "] {
+        let under = |program: &str| {
+            let script = format!("{around} exec {program} sh -c \"$0\"");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, look]).env("MEMTRACK_PRELOAD_LIBRARY", built("libmemtrack_preload.so"));
+            let output = command.env("LD_LIBRARY_PATH", &folder.0).output().unwrap();
+            text(&output.stdout)
+        };
+        assert_eq!(under(&format!("{MEMTRACK} run --")), under("env"), "{around}");
+    }
+}
+
+#[test]
+fn what_is_not_the_library_is_refused() {
+    let folder = Folder::new("not-the-library");
+    for other in [PathBuf::from("/etc/passwd"), PathBuf::from(MEMTRACK), built("libmemtrack_mock_driver.so")] {
+        let mut command = folder.command(&["run", "--", "sh", "-c", "echo ran"]);
+        let output = command.env("MEMTRACK_PRELOAD_LIBRARY", &other).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));
+        assert!(text(&output.stderr).contains("it is not memtrack's library"), "{}", text(&output.stderr));
     }
 }
 

@@ -50,9 +50,12 @@ pub enum Mode {
     Cache,
 }
 
-/// The first call was made, and what is done with calls is settled.
+/// The first call was made, and what is done with calls is settled; or the driver is open and its calls do not come here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the program has called the driver: say what is to be done with its calls before the first CUDA call")]
+#[error(
+    "the program has called the driver, or has opened it without memtrack: say what is to be done with its calls before the first CUDA \
+     call"
+)]
 pub struct TooLate;
 
 /// Says what is done with the program's calls, in place of what the environment variable `MEMTRACK_PRELOAD` says. Before the first
@@ -60,7 +63,7 @@ pub struct TooLate;
 ///
 /// # Errors
 ///
-/// [`TooLate`] when the first call was made.
+/// [`TooLate`] when the first call was made, and when the program has opened the driver without the library: its calls are not seen.
 pub fn mode(mode: Mode) -> Result<(), TooLate> {
     #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     {
@@ -71,7 +74,11 @@ pub fn mode(mode: Mode) -> Result<(), TooLate> {
         };
         // Kept for a library that is loaded later, too.
         counting::set_mode(mode).map_err(|_| TooLate)?;
-        if let Some(library) = load::loaded() { load::pass_on(&library, mode) } else { Ok(()) }
+        match load::loaded() {
+            Some(library) => load::pass_on(&library, mode),
+            None if load::is_missed() => Err(TooLate),
+            None => Ok(()),
+        }
     }
     #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
     {

@@ -124,6 +124,12 @@ fn mode_of(library: &Library) -> Option<SetMode> {
     unsafe { library.get::<SetMode>(b"memtrack_preload_mode\0") }.ok().map(|function| *function)
 }
 
+/// Whether the driver is open and its functions are not this program's own, so that nobody sees the calls.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub(crate) fn is_missed() -> bool {
+    DRIVERS.into_iter().any(|name| already(name).is_some()) && !memtrack_preload::is_in_the_drivers_place()
+}
+
 /// Says the library what is done with calls.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn pass_on(library: &Library, mode: memtrack_preload::Mode) -> Result<(), crate::TooLate> {
@@ -151,7 +157,11 @@ fn open(path: &Path) -> Result<(), LoadError> {
     // SAFETY: the library's initialisers, and those of the driver behind it, which any CUDA program runs.
     let library = match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => library,
-        Err(error) => return Err(LoadError::Refused { path, message: error.to_string() }),
+        Err(error) => {
+            // The loader's own words are the source of libloading's.
+            let reason = std::error::Error::source(&error).map(ToString::to_string);
+            return Err(LoadError::Refused { path, message: reason.unwrap_or_else(|| error.to_string()) });
+        }
     };
     if loaded().is_none() {
         return Err(LoadError::Foreign { path });

@@ -1,6 +1,7 @@
 //! The end of the process, and its forks.
 
-use crate::process::{caught, forked, inside, told_of};
+use crate::process::{caught, forked, inside, is_inside, told_of};
+use crate::signals::unharmed;
 use crate::{live_figures, report};
 
 /// Has the process told of when it ends by `exit` or by returning from `main`, and its children left alone.
@@ -18,9 +19,13 @@ pub(crate) fn register() {
 extern "C" fn at_exit() {
     let _ = caught(|| {
         if let Some(process) = told_of() {
+            // In a handler of a signal that came while this thread was in the cache, which waits for it then.
+            let is_within = is_inside();
             inside(|| {
-                report::tell(process);
-                live_figures::end();
+                unharmed(|| {
+                    report::tell(process, is_within);
+                    live_figures::end();
+                });
             });
         }
     });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::live_blocks::{Block, LiveBlocks};
+use crate::live_blocks::{Before, Block, Going, LiveBlocks};
 use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS};
 
 /// The driver's functions that are counted.
@@ -239,9 +239,11 @@ impl Books {
             return;
         }
         add(&device.allocated_bytes, block.bytes);
-        // A block that is in the table under this address was freed by a call that was not seen.
-        if let Some(before) = self.live.insert(address, block) {
-            self.device(before.device).vanish(before.bytes);
+        match self.live.insert(address, block) {
+            None => {}
+            // Its free has been done, or this address would not be given; the thread that frees finds it gone.
+            Some(Before::Going(before)) => self.device(before.device).fall(before.bytes),
+            Some(Before::Live(before)) => self.device(before.device).vanish(before.bytes),
         }
         device.rise(block.bytes);
     }
@@ -266,21 +268,18 @@ impl Books {
         }
     }
 
-    /// Takes a block out before it is freed: once it is, another thread can be given its address.
-    pub(crate) fn take(&self, address: u64) -> Option<Block> {
-        let block = self.live.remove(address)?;
-        self.device(block.device).fall(block.bytes);
-        Some(block)
+    /// A free begins. Its block is held until the answer; as soon as it is freed another thread can be given its address.
+    pub(crate) fn take(&self, address: u64) -> Option<Going> {
+        self.live.begin_free(address)
     }
 
     /// The free of what [`take`](Self::take) gave, or of an address that it did not know, has been answered.
-    pub(crate) fn freed(&self, api: Api, address: u64, taken: Option<Block>, device: usize, answer: Answer) {
-        let device_index = taken.map_or(device, |block| block.device);
+    pub(crate) fn freed(&self, api: Api, address: u64, taken: Option<Going>, device: usize, answer: Answer) {
+        let device_index = taken.map_or(device, |going| going.block.device);
+        if let Some(going) = taken {
+            self.end(address, going, answer == SUCCESS);
+        }
         if answer != SUCCESS {
-            if let Some(block) = taken {
-                self.device(block.device).rise(block.bytes);
-                self.live.insert(address, block);
-            }
             return self.failed(api, 0, device_index, answer);
         }
         let device = self.device(device_index);
@@ -292,6 +291,12 @@ impl Books {
         }
     }
 
+    fn end(&self, address: u64, going: Going, is_gone: bool) {
+        if self.live.end_free(address, going, is_gone) && is_gone {
+            self.device(going.block.device).fall(going.block.bytes);
+        }
+    }
+
     /// The device's context is gone and all its memory with it; how many blocks that were.
     pub(crate) fn context_gone(&self, device: usize) -> usize {
         let gone = self.take_where(|_, block| block.device == device);
@@ -300,25 +305,19 @@ impl Books {
         count
     }
 
-    /// Takes out the blocks that are meant: their context is about to end.
-    pub(crate) fn take_where(&self, is_meant: impl Fn(u64, &Block) -> bool) -> Vec<(u64, Block)> {
-        let taken = self.live.remove_where(is_meant);
-        for (_, block) in &taken {
-            self.device(block.device).fall(block.bytes);
-        }
-        taken
+    /// As [`take`](Self::take) for the blocks that are meant: their context is about to end.
+    pub(crate) fn take_where(&self, is_meant: impl Fn(u64, &Block) -> bool) -> Vec<(u64, Going)> {
+        self.live.begin_free_where(is_meant)
     }
 
     /// The blocks that [`take_where`](Self::take_where) gave are gone, or stay.
-    pub(crate) fn ended(&self, taken: Vec<(u64, Block)>, are_gone: bool) {
-        for (address, block) in taken {
-            let device = self.device(block.device);
+    pub(crate) fn ended(&self, taken: Vec<(u64, Going)>, are_gone: bool) {
+        for (address, going) in taken {
+            self.end(address, going, are_gone);
             if are_gone {
+                let device = self.device(going.block.device);
                 add(&device.vanished_blocks, 1);
-                add(&device.vanished_bytes, block.bytes);
-            } else {
-                device.rise(block.bytes);
-                self.live.insert(address, block);
+                add(&device.vanished_bytes, going.block.bytes);
             }
         }
     }
@@ -392,6 +391,35 @@ mod tests {
         assert_eq!((figures.live_bytes, figures.live_blocks, figures.failed()), (100, 1, 1));
         free(&books, 0x1000);
         assert_eq!((only(&books).live_bytes, only(&books).live_blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_block_is_held_until_its_free_is_answered() {
+        let books = Books::default();
+        books.allocated(Api::Alloc, 0x1000, block(100, 0));
+        let taken = books.take(0x1000);
+        books.allocated(Api::Alloc, 0x2000, block(100, 0));
+        let figures = only(&books);
+        assert_eq!((figures.live_bytes, figures.live_blocks, figures.peak_bytes), (200, 2, 200));
+        assert_eq!(books.figures_with_live()[0].live.len(), 1, "two of one size");
+        assert_eq!(books.take(0x1000), None, "another call frees it");
+        books.freed(Api::Free, 0x1000, taken, 0, SUCCESS);
+        assert_eq!((only(&books).live_bytes, only(&books).live_blocks), (100, 1));
+    }
+
+    #[test]
+    fn an_address_given_again_before_its_free_is_booked_is_no_free_that_was_not_seen() {
+        let books = Books::default();
+        books.allocated(Api::Alloc, 0x1000, block(100, 0));
+        let taken = books.take(0x1000);
+        books.allocated(Api::Alloc, 0x1000, block(30, 0));
+        assert_eq!((only(&books).live_bytes, only(&books).peak_bytes), (30, 100));
+        let again = books.take(0x1000);
+        books.freed(Api::Free, 0x1000, taken, 0, SUCCESS);
+        assert_eq!(only(&books).live_bytes, 30, "the second block is held");
+        books.freed(Api::Free, 0x1000, again, 0, SUCCESS);
+        let figures = only(&books);
+        assert_eq!((figures.live_bytes, figures.live_blocks, figures.vanished_blocks), (0, 0, 0));
     }
 
     #[test]

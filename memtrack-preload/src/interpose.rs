@@ -9,7 +9,7 @@ use crate::books::Api;
 use crate::cache::{Free, Served};
 use crate::live_blocks::{Block, Owner};
 use crate::process::{Process, caught, counted, inside};
-use crate::real::{Answer, CAPTURE_INVALIDATED, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, UNKNOWN, real};
+use crate::real::{Answer, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, UNKNOWN, real};
 use crate::voice::heard;
 
 /// The default stream of the calling thread, which `_ptsz` functions mean by 0.
@@ -98,7 +98,7 @@ unsafe fn allocate_or_serve(
 fn free(api: Api, address: u64, how: Free, forward: impl FnOnce() -> Answer) -> Answer {
     let Some(process) = counted() else { return forward() };
     let taken = caught(|| process.books.take(address)).flatten();
-    let answer = match (taken, &process.cache) {
+    let answer = match (taken.map(|going| going.block), &process.cache) {
         (Some(Block { device, owner: Owner::Cache { stream }, .. }), Some(cache)) => {
             caught(|| inside(|| heard(|| cache.free(device, address, stream, how)))).unwrap_or(UNKNOWN)
         }
@@ -111,6 +111,14 @@ fn free(api: Api, address: u64, how: Free, forward: impl FnOnce() -> Answer) -> 
         process.books.freed(api, address, taken, device, answer);
     });
     answer
+}
+
+/// Whether those who look for the driver's functions in the program find these, as they do in one that is linked with the driver.
+pub fn is_in_the_drivers_place() -> bool {
+    let own = cuMemAlloc_v2 as unsafe extern "C" fn(*mut u64, usize) -> Answer as *mut c_void;
+    // SAFETY: a name that ends in zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuMemAlloc_v2".as_ptr()) };
+    found == own
 }
 
 #[unsafe(no_mangle)]
@@ -253,7 +261,7 @@ extern "C" fn cuCtxDestroy_v2(context: u64) -> Answer {
         // SAFETY: the program's own argument.
         return unsafe { real().context_destroy(context) };
     };
-    // Taken out before, as for a free: once the context is gone, another can be given these addresses.
+    // Before, as for a free: once the context is gone, another can be given these addresses.
     let taken = caught(|| {
         process.books.take_where(|address, block| block.owner == Owner::Driver && context_of(address) == Some(context))
     });
@@ -280,20 +288,33 @@ fn context_of(address: u64) -> Option<u64> {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: u64) -> Answer {
-    if let Some(cache) = counted().and_then(|process| process.cache.as_ref()) {
-        let _ = caught(|| inside(|| cache.before_stream_is_destroyed(stream)));
-    }
+    let Some(cache) = counted().and_then(|process| process.cache.as_ref()) else {
+        // SAFETY: the program's own argument.
+        return unsafe { real().stream_destroy(stream) };
+    };
+    let captured = caught(|| {
+        inside(|| {
+            cache.before_stream_is_destroyed(stream);
+            cache.captures().take(stream)
+        })
+    });
     // SAFETY: the program's own argument.
-    unsafe { real().stream_destroy(stream) }
+    let answer = unsafe { real().stream_destroy(stream) };
+    if answer != SUCCESS
+        && let Some(captured) = captured.flatten()
+    {
+        let _ = caught(|| cache.captures().put_back(captured));
+    }
+    answer
 }
 
 /// The functions that begin and end captures, in both their forms.
 macro_rules! of_captures {
-    ($begin:ident, $begin_real:ident, $to_graph:ident, $to_graph_real:ident, $end:ident, $end_real:ident) => {
+    ($zero:expr, $begin:ident, $begin_real:ident, $to_graph:ident, $to_graph_real:ident, $end:ident, $end_real:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $begin(stream: u64, mode: u32) -> Answer {
             // SAFETY: the program's own arguments.
-            begun(unsafe { real().$begin_real(stream, mode) })
+            begun(stream_named(stream, $zero), unsafe { real().$begin_real(stream, mode) })
         }
 
         #[unsafe(no_mangle)]
@@ -306,36 +327,37 @@ macro_rules! of_captures {
             mode: u32,
         ) -> Answer {
             // SAFETY: the program's own arguments.
-            begun(unsafe { real().$to_graph_real(stream, graph, dependencies, data, count, mode) })
+            let answer = unsafe { real().$to_graph_real(stream, graph, dependencies, data, count, mode) };
+            begun(stream_named(stream, $zero), answer)
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $end(stream: u64, graph: *mut u64) -> Answer {
             // SAFETY: the program's own arguments.
-            ended(unsafe { real().$end_real(stream, graph) })
+            ended(stream_named(stream, $zero), unsafe { real().$end_real(stream, graph) })
         }
     };
 }
 
-fn begun(answer: Answer) -> Answer {
+fn begun(stream: u64, answer: Answer) -> Answer {
     if answer == SUCCESS
         && let Some(cache) = counted().and_then(|process| process.cache.as_ref())
     {
-        cache.capture_begun();
+        let _ = caught(|| inside(|| cache.captures().begun(stream)));
     }
     answer
 }
 
-fn ended(answer: Answer) -> Answer {
-    if matches!(answer, SUCCESS | CAPTURE_INVALIDATED)
-        && let Some(cache) = counted().and_then(|process| process.cache.as_ref())
-    {
-        cache.capture_ended();
+/// Whether the capture has ended is for the driver to say: one that came out broken has, one of another thread's has not.
+fn ended(stream: u64, answer: Answer) -> Answer {
+    if let Some(cache) = counted().and_then(|process| process.cache.as_ref()) {
+        let _ = caught(|| inside(|| cache.captures().ended(stream)));
     }
     answer
 }
 
 of_captures!(
+    0,
     cuStreamBeginCapture_v2,
     stream_begin_capture,
     cuStreamBeginCaptureToGraph,
@@ -344,6 +366,7 @@ of_captures!(
     stream_end_capture
 );
 of_captures!(
+    PER_THREAD,
     cuStreamBeginCapture_v2_ptsz,
     stream_begin_capture_ptsz,
     cuStreamBeginCaptureToGraph_ptsz,

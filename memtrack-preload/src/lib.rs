@@ -19,7 +19,7 @@
 //!
 //! A process that made such a call prints a summary to standard error when it ends, and writes a line for each device to the file that
 //! `MEMTRACK_RUN_FILE` names. While it runs, `MEMTRACK_PUBLISH` has it publish its figures
-//! once a second, for `memtrack smi`. A process that ends by `_exit`, by a signal or by `exec` does neither. A forked child is left alone
+//! once a second, for `memtrack smi`. A process that ends by `_exit`, `quick_exit`, a signal or `exec` does neither. A forked child is left alone
 //! where its parent made a call before, and counts for itself where it did not.
 //!
 //! `memtrack-hook` (the crate beside this one) has the same functions compiled into a program. Where a process has both, the library's count (`place`).
@@ -40,6 +40,7 @@
 
 mod apart;
 mod at_exit;
+mod at_load;
 mod books;
 mod cache;
 mod interpose;
@@ -49,6 +50,9 @@ mod place;
 mod process;
 mod real;
 mod report;
+mod signals;
+mod standard_error;
 mod voice;
 
+pub use interpose::is_in_the_drivers_place;
 pub use process::{Mode, TooLate, chosen_mode, set_mode};

@@ -1,6 +1,7 @@
 //! Figures while the process runs, for `memtrack smi` and `memtrack check`: published once a second where `MEMTRACK_PUBLISH` asks for it.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use memtrack::device::{DeviceKind, DeviceUuid};
 use memtrack::publish::{self, PublishedAllocator};
@@ -21,14 +22,30 @@ pub(crate) fn begin() {
     publish::add_source(observed);
     let _ = apart::spawn("memtrack-live", || {
         loop {
-            std::thread::sleep(PUBLISHED_EVERY);
-            publish::when_on();
+            let published = Instant::now();
+            while published.elapsed() < PUBLISHED_EVERY {
+                std::thread::sleep(apart::LOOKED_EVERY);
+                apart::end_if_alone();
+            }
+            publish();
         }
     });
 }
 
-/// A process that ended has no figures.
+/// Whether the process has ended as far as its figures go.
+static HAS_ENDED: Mutex<bool> = Mutex::new(false);
+
+/// Publishes, where that is asked for, unless the process has ended.
+pub(crate) fn publish() {
+    let has_ended = HAS_ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*has_ended {
+        publish::when_on();
+    }
+}
+
+/// A process that ended has no figures, however long it takes to be gone.
 pub(crate) fn end() {
+    *HAS_ENDED.lock().unwrap_or_else(PoisonError::into_inner) = true;
     if publish::folder().is_some() {
         let _ = publish::withdraw();
     }

@@ -1,20 +1,18 @@
 //! What this process does with the calls, decided at the first of them.
 
 use std::cell::Cell;
-use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use crate::at_exit;
 use crate::books::{Api, Books, UNKNOWN_DEVICE};
 use crate::cache::{Cache, beside_captures, current_context, in_context};
 use crate::place::Place;
 use crate::real::{Answer, OUT_OF_MEMORY, SUCCESS, real};
-use crate::{live_figures, voice};
+use crate::{at_exit, at_load, live_figures, voice};
 
 /// Says what is done.
-const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
+pub(crate) const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD";
 
 /// Streams with handles up to this one, `CU_STREAM_PER_THREAD`, are those of the thread's context.
 const LAST_BUILT_IN: u64 = 2;
@@ -86,12 +84,12 @@ impl Mode {
     }
 
     fn from_env() -> Self {
-        let text = env::var_os(ENVIRONMENT_VARIABLE).unwrap_or_default();
+        let text = at_load::variable(ENVIRONMENT_VARIABLE).unwrap_or_default();
         Self::parse(&text.to_string_lossy()).unwrap_or_else(|| {
-            eprintln!(
-                "memtrack: {ENVIRONMENT_VARIABLE}={}: neither `observe`, `cache` nor `off`; nothing is counted",
+            voice::say(&format!(
+                "{ENVIRONMENT_VARIABLE}={}: neither `observe`, `cache` nor `off`; nothing is counted",
                 memtrack::plain_text::shown(&text.to_string_lossy())
-            );
+            ));
             Self::Off
         })
     }
@@ -100,7 +98,6 @@ impl Mode {
 /// The process, from its first counted call on.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) mode: Mode,
     pub(crate) books: Books,
     /// `None` where calls are only observed.
     pub(crate) cache: Option<Cache>,
@@ -136,19 +133,26 @@ fn begin() -> Option<&'static Process> {
         if matches!(Place::own(), Place::BesideLibrary(_)) {
             return None;
         }
+        at_load::note();
         let mode = chosen_mode().unwrap_or_else(Mode::from_env);
         if mode == Mode::Off {
             return None;
         }
         voice::begin();
+        at_load::settle();
         at_exit::register();
         if mode == Mode::Observe {
             live_figures::begin();
         }
         let cache = (mode == Mode::Cache).then(Cache::default);
-        Some(Process { mode, books: Books::default(), cache, device_count: AtomicI32::new(0) })
+        Some(Process { books: Books::default(), cache, device_count: AtomicI32::new(0) })
     });
     begun.as_ref()
+}
+
+/// Whether this thread is within memtrack, or within the driver by way of it.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
 }
 
 /// The process if it has counted anything, for telling of it.

@@ -21,8 +21,6 @@ pub(crate) const OUT_OF_MEMORY: Answer = 2;
 /// `CUDA_ERROR_NOT_FOUND`: what `cuGetProcAddress` says of a function that the driver lacks.
 pub(crate) const NOT_FOUND: Answer = 500;
 
-/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`
-pub(crate) const CAPTURE_INVALIDATED: Answer = 901;
 /// `CUDA_ERROR_UNKNOWN`
 pub(crate) const UNKNOWN: Answer = 999;
 

@@ -1,7 +1,6 @@
 //! What is told at the process's end: a summary for people, and lines for the run file.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use memtrack::plain_text::counted;
 use memtrack::run_file;
@@ -9,25 +8,33 @@ use memtrack::units::Bytes;
 
 use crate::books::{Api, DeviceFigures, LiveGroup};
 use crate::cache::Cache;
-use crate::process::{Mode, Process};
+use crate::process::Process;
+use crate::{at_load, standard_error};
 
 /// So many groups of live blocks are told of.
 const LIVE_GROUPS: usize = 5;
 
 /// Prints the summary and writes the run file. A process that allocated nothing and freed nothing is not told of.
-pub(crate) fn tell(process: &Process) {
+///
+/// `is_within` says that this thread was in the middle of a call when it ended the process.
+pub(crate) fn tell(process: &Process, is_within: bool) {
     let devices = process.books.figures_with_live();
     if devices.is_empty() {
         return;
     }
+    let is_cached = |device: &DeviceFigures| {
+        let is_served = |cache: &Cache| device.device.is_some_and(|number| cache.has_served(number));
+        process.cache.as_ref().is_some_and(is_served)
+    };
     let mut text = String::new();
     for device in &devices {
-        write_device(&mut text, process.mode, device);
+        write_device(&mut text, is_cached(device), device);
     }
-    let lines = devices.iter().flat_map(|device| match process.mode {
+    text += &at_load::open_run_file().unwrap_or_default();
+    let lines = devices.iter().flat_map(|device| match is_cached(device) {
         // The epoch is memtrack's own then, with the rounded bytes and what the cache has.
-        Mode::Cache => vec![calls_line(process.mode, device)],
-        Mode::Off | Mode::Observe => vec![epoch_line(device), calls_line(process.mode, device)],
+        true => vec![calls_line(true, device)],
+        false => vec![epoch_line(device), calls_line(false, device)],
     });
     for line in lines {
         match run_file::write_line(&line) {
@@ -39,33 +46,38 @@ pub(crate) fn tell(process: &Process) {
             }
         }
     }
-    for summary in process.cache.iter().flat_map(Cache::end) {
+    for summary in process.cache.iter().flat_map(|cache| cache.end(is_within)) {
         text += &summary;
     }
-    // In one piece, so that it stays together among others' lines. Where standard error is closed nobody reads it.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    standard_error::write(&text);
+}
+
+/// As [`Bytes`], and beyond its largest number too.
+fn size(bytes: u64) -> String {
+    /// 2^60
+    const EXBI: f64 = (1_u64 << 60) as f64;
+    match i64::try_from(bytes) {
+        Ok(bytes) => Bytes(bytes).to_string(),
+        Err(_) => format!("{:.2} EiB", bytes as f64 / EXBI),
+    }
 }
 
 fn name(device: &DeviceFigures) -> String {
     device.device.map_or_else(|| "no device".to_owned(), |number| format!("cuda:{number}"))
 }
 
-fn write_device(text: &mut String, mode: Mode, device: &DeviceFigures) {
+fn write_device(text: &mut String, is_cached: bool, device: &DeviceFigures) {
     // Writing to a string does not fail.
-    let _ = try_write_device(text, mode, device);
+    let _ = try_write_device(text, is_cached, device);
 }
 
-fn try_write_device(text: &mut String, mode: Mode, device: &DeviceFigures) -> std::fmt::Result {
-    let size = |bytes| Bytes::unsigned(bytes);
+fn try_write_device(text: &mut String, is_cached: bool, device: &DeviceFigures) -> std::fmt::Result {
     let (allocations, frees) = (device.done(false), device.done(true));
     writeln!(
         text,
         "memtrack: {}, {}: {}, {}, {}",
         name(device),
-        match mode {
-            Mode::Cache => "cached",
-            Mode::Off | Mode::Observe => "observed",
-        },
+        if is_cached { "cached" } else { "observed" },
         counted(allocations, "allocation"),
         counted(frees, "free"),
         counted(device.failed(), "failure"),
@@ -113,20 +125,16 @@ fn write_live(text: &mut String, live: &[LiveGroup]) -> std::fmt::Result {
         writeln!(text, "  live at the end, by function and size:")?;
     }
     for group in told {
-        let (name, blocks, each) = (group.api.name(), counted(group.blocks, "block"), Bytes::unsigned(group.bytes));
+        let (name, blocks, each) = (group.api.name(), counted(group.blocks, "block"), size(group.bytes));
         match group.blocks {
             1 => writeln!(text, "    {name:<22} {blocks:>12} of {each}")?,
-            _ => writeln!(
-                text,
-                "    {name:<22} {blocks:>12} of {each}, {} together",
-                Bytes::unsigned(group.total_bytes())
-            )?,
+            _ => writeln!(text, "    {name:<22} {blocks:>12} of {each}, {} together", size(group.total_bytes()))?,
         }
     }
     if !left_out.is_empty() {
         let (sizes, blocks) = (left_out.len() as u64, left_out.iter().map(|group| group.blocks).sum());
         let bytes = left_out.iter().map(LiveGroup::total_bytes).sum();
-        let (sizes, blocks, bytes) = (counted(sizes, "size"), counted(blocks, "block"), Bytes::unsigned(bytes));
+        let (sizes, blocks, bytes) = (counted(sizes, "size"), counted(blocks, "block"), size(bytes));
         writeln!(text, "    of {sizes} more {blocks}, {bytes} together")?;
     }
     Ok(())
@@ -153,12 +161,9 @@ fn epoch_line(device: &DeviceFigures) -> String {
 }
 
 /// The calls, as the driver's functions are named.
-fn calls_line(mode: Mode, device: &DeviceFigures) -> String {
+fn calls_line(is_cached: bool, device: &DeviceFigures) -> String {
     let (process, name) = (std::process::id(), name(device));
-    let mode = match mode {
-        Mode::Cache => "cache",
-        Mode::Off | Mode::Observe => "observe",
-    };
+    let mode = if is_cached { "cache" } else { "observe" };
     let calls = device.calls.iter().map(|call| {
         let (name, done, failed) = (Api::name(call.api), call.done, call.failed);
         format!(r#""{name}":{{"done":{done},"failed":{failed}}}"#)
@@ -198,4 +203,16 @@ fn calls_line(mode: Mode, device: &DeviceFigures) -> String {
         groups,
     );
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_whole_beyond_what_is_signed() {
+        assert_eq!(size(3 << 20), "3.00 MiB");
+        assert_eq!(size(i64::MAX as u64), "8.00 EiB");
+        assert_eq!(size(u64::MAX), "16.00 EiB");
+    }
 }

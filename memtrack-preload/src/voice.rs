@@ -5,7 +5,6 @@
 //! events, and only where there is none are they heard here, for the length of memtrack's own calls.
 
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +19,7 @@ use tracing::{Event, Level, Metadata};
 
 use crate::cache::ALLOCATING_FILE;
 use crate::place::Place;
+use crate::standard_error;
 
 /// Out of memory errors that are told with all their findings.
 const FULL_TEXTS: u64 = 3;
@@ -47,19 +47,28 @@ pub(crate) fn heard<R>(work: impl FnOnce() -> R) -> R {
     dispatcher::with_default(dispatch(), work)
 }
 
+/// Whether what memtrack says is heard here and not by the program, within [`heard`].
+fn is_heard_here() -> bool {
+    matches!(Place::own(), Place::Library) || dispatcher::get_default(Dispatch::is::<Voice>)
+}
+
 fn dispatch() -> &'static Dispatch {
     static DISPATCH: OnceLock<Dispatch> = OnceLock::new();
     DISPATCH.get_or_init(|| Dispatch::new(Voice))
 }
 
-/// One line, in one piece. Where standard error is closed nobody reads it.
-fn say(line: &str) {
-    let _ = std::io::stderr().write_all(format!("memtrack: {}\n", line.trim_end()).as_bytes());
+/// One line, in one piece.
+pub(crate) fn say(line: &str) {
+    standard_error::write(&format!("memtrack: {}\n", line.trim_end()));
 }
 
 /// The program gets this error.
 pub(crate) fn out_of_memory(error: &OutOfMemory) {
     static COUNT: AtomicU64 = AtomicU64::new(0);
+    // A subscriber of the program's has the event.
+    if !is_heard_here() {
+        return;
+    }
     let Some(number) = is_told(&COUNT) else { return };
     match number {
         1..=FULL_TEXTS => say(&without_own_lines(&format!("{error:#}"))),
@@ -82,7 +91,10 @@ pub(crate) fn without_own_lines(text: &str) -> String {
 /// Memory that `cuMemFree` could not wait for during a capture was waited for, because there was no other.
 pub(crate) fn deferred_freed(requested_bytes: u64, block_count: usize) {
     let (blocks, requested) = (plain_text::counted(block_count as u64, "block"), Bytes::unsigned(requested_bytes));
-    say(&format!("no memory for {requested}; what was freed during a capture ({blocks}) is waited for, to try again"));
+    tracing::warn!(
+        target: "memtrack::preload",
+        "no memory for {requested}; what was freed during a capture ({blocks}) is waited for, to try again"
+    );
 }
 
 /// The number of this time, where it is to be told.

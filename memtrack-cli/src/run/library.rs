@@ -11,9 +11,19 @@ const ENVIRONMENT_VARIABLE: &str = "MEMTRACK_PRELOAD_LIBRARY";
 pub(super) fn find() -> Result<PathBuf, String> {
     if let Some(path) = env::var_os(ENVIRONMENT_VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
-        return match path.is_file() {
-            true => std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display())),
-            false => Err(format!("{ENVIRONMENT_VARIABLE}={}: there is no such file", path.display())),
+        if !path.is_file() {
+            return Err(format!("{ENVIRONMENT_VARIABLE}={}: there is no such file", path.display()));
+        }
+        // The loader only warns of what it cannot load, and the program would run uncounted.
+        return match std::fs::read(&path) {
+            Ok(content) if is_library(&content) => {
+                std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            Ok(_) => Err(format!(
+                "{ENVIRONMENT_VARIABLE}={}: it is not memtrack's library, {NAME}, for this machine",
+                path.display()
+            )),
+            Err(error) => Err(format!("{ENVIRONMENT_VARIABLE}={}: {error}", path.display())),
         };
     }
     let program = env::current_exe().map_err(|error| format!("where this program is cannot be found out: {error}"))?;
@@ -27,6 +37,20 @@ pub(super) fn find() -> Result<PathBuf, String> {
             folder.display()
         )),
     }
+}
+
+/// Whether this is a shared library of this machine's kind that exports what only memtrack's does.
+fn is_library(content: &[u8]) -> bool {
+    /// A function of the library's. In the table of names each ends in zero.
+    const EXPORTED: &[u8] = b"memtrack_preload_here";
+    /// 64 bits, in this machine's order of bytes.
+    const BEGINNING: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }];
+    /// `ET_DYN`
+    const SHARED: u16 = 3;
+    let kind = content.get(16..18).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+    content.starts_with(&BEGINNING)
+        && kind == Some(SHARED)
+        && content.split(|byte| *byte == 0).any(|name| name == EXPORTED)
 }
 
 /// The value of `LD_PRELOAD` with the library before what is in it.
@@ -53,6 +77,19 @@ mod tests {
         assert_eq!(preload(library, None), Ok("/lib/x.so".into()));
         assert_eq!(preload(library, Some("".into())), Ok("/lib/x.so".into()));
         assert_eq!(preload(library, Some("/a.so /b.so".into())), Ok("/lib/x.so:/a.so /b.so".into()));
+    }
+
+    #[test]
+    fn what_is_not_memtracks_library_is_told_from_it() {
+        let mut library = b"\x7fELF\x02\x01\x01".to_vec();
+        library.resize(16, 0);
+        library.extend(3_u16.to_ne_bytes());
+        assert!(!is_library(&library), "another library");
+        library.extend(b"\0memtrack_preload_here\0");
+        assert_eq!(is_library(&library), cfg!(target_endian = "little"));
+        library[16] = 2;
+        assert!(!is_library(&library), "a program");
+        assert!(!is_library(b"root:x:0:0:\0memtrack_preload_here\0"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `memtrack run`: a program that knows nothing of memtrack, with the preloaded library before its CUDA driver.
 //!
 //! The program takes this process's place, so its exit status, its signals and its terminal are its own, and what is printed at its end
-//! comes from the library. Here live the options and the finding of the library (`library`).
+//! comes from the library. Here live the options, the finding of the library (`library`), and what is handed on of the start (`inherited`).
 
+#[cfg(target_os = "linux")]
+mod inherited;
 #[cfg(target_os = "linux")]
 mod library;
 
@@ -25,7 +27,7 @@ promises. Linux with an NVIDIA driver only.
 
 Exit status: the program's; 2 when there is no library, 127 when there is no such program, 126 when it cannot be run.")]
 pub struct RunOptions {
-    /// Count the program's calls and change nothing; this is what is done without either option
+    /// Count the program's calls and change nothing; without either option it is done unless MEMTRACK_PRELOAD says otherwise
     #[arg(long, conflicts_with = "cache")]
     pub observe: bool,
 
@@ -55,6 +57,19 @@ pub fn run(options: &RunOptions, errors: &mut dyn Write) -> u8 {
     status
 }
 
+/// Says what the library does.
+#[cfg(target_os = "linux")]
+const MODE: &str = "MEMTRACK_PRELOAD";
+
+/// Passes a path on, meant from here: the program can change its folder. `0` and `1` are no paths.
+#[cfg(target_os = "linux")]
+fn set_path(command: &mut std::process::Command, variable: &str, path: Option<&std::path::Path>) {
+    let Some(path) = path else { return };
+    let is_path = !matches!(path.to_str(), Some("" | "0" | "1"));
+    let absolute = if is_path { std::path::absolute(path).ok() } else { None };
+    command.env(variable, absolute.as_deref().unwrap_or(path));
+}
+
 #[cfg(target_os = "linux")]
 fn start(options: &RunOptions) -> (u8, String) {
     use std::io::ErrorKind;
@@ -70,13 +85,16 @@ fn start(options: &RunOptions) -> (u8, String) {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    command.env("LD_PRELOAD", preload).env("MEMTRACK_PRELOAD", if options.cache { "cache" } else { "observe" });
-    if let Some(run_file) = &options.run_file {
-        command.env(memtrack::run_file::ENVIRONMENT_VARIABLE, run_file);
-    }
-    if let Some(folder) = &options.publish {
-        command.env(memtrack::publish::ENVIRONMENT_VARIABLE, folder);
-    }
+    command.env("LD_PRELOAD", preload);
+    let is_said = std::env::var_os(MODE).is_some_and(|mode| !mode.is_empty());
+    match (options.cache, options.observe || !is_said) {
+        (true, _) => command.env(MODE, "cache"),
+        (false, true) => command.env(MODE, "observe"),
+        (false, false) => &mut command,
+    };
+    set_path(&mut command, memtrack::run_file::ENVIRONMENT_VARIABLE, options.run_file.as_deref());
+    set_path(&mut command, memtrack::publish::ENVIRONMENT_VARIABLE, options.publish.as_deref());
+    inherited::pass_on(&mut command);
     let error = command.exec();
     let status = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
     (status, format!("{}: {error}", program.display()))

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use memtrack::device::{
     Cuda, Device, DeviceError, DeviceKind, DeviceMemory, DeviceUuid, Event, PciAddress, PinnedMemory, Stream,
@@ -31,12 +32,15 @@ pub(crate) struct ServedDevice {
     spare: Mutex<Vec<u64>>,
     /// A stream that is given no work; 0 before it is needed.
     idle: Mutex<u64>,
+    /// The context was reset, and all memory went with it.
+    is_gone: AtomicBool,
 }
 
 impl ServedDevice {
     pub(crate) fn new(cuda: Cuda, context: u64) -> Self {
         let (segments, spare, idle) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { cuda, context, streams: Streams::new(context), segments, spare, idle }
+        let is_gone = AtomicBool::new(false);
+        Self { cuda, context, streams: Streams::new(context), segments, spare, idle, is_gone }
     }
 
     pub(crate) fn streams(&self) -> &Streams {
@@ -51,6 +55,14 @@ impl ServedDevice {
     /// Whether the driver would take this address for a segment that is the cache's.
     pub(crate) fn is_segment(&self, address: u64) -> bool {
         lock(&self.segments).contains(&address)
+    }
+
+    pub(crate) fn context_is_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 
     /// Waits for a stream that is about to be destroyed, and knows it no more.

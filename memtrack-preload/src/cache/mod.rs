@@ -21,9 +21,10 @@
 //! `cuIpcGetMemHandle` speak of the segment that a block lies in. Memory of primary contexts lasts until `cuDevicePrimaryCtxReset`,
 //! because memtrack holds them; after a reset the driver serves that device.
 //!
-//! Here live who serves what (this file), the device that memtrack is given (`device`) with its streams (`streams`), what could not be
-//! waited for (`deferred`), and the thread that has the epoch (`keeper`).
+//! Here live who serves what (this file), the device that memtrack is given (`device`) with its streams (`streams`) and their captures
+//! (`captures`), what could not be waited for (`deferred`), and the thread that has the epoch (`keeper`).
 
+mod captures;
 mod deferred;
 mod device;
 mod keeper;
@@ -35,13 +36,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use memtrack::device::{Cuda, Stream};
 use memtrack::{AllocationError, CachingAllocator, OomHook, OomResponse};
 
+use self::captures::Captures;
 use self::deferred::Deferred;
 use self::device::ServedDevice;
 use self::keeper::Keeper;
 use self::streams::IDLE;
 use crate::books::DEVICE_COUNT;
 use crate::real::{Answer, RELAXED, SUCCESS, UNKNOWN, real};
-use crate::voice;
+use crate::signals::unharmed;
+use crate::{at_load, voice};
 
 /// Errors of calls that a capture does not allow, `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and its like.
 const CAPTURE_ERRORS: std::ops::RangeInclusive<Answer> = 900..=909;
@@ -73,6 +76,8 @@ struct DeviceCache {
     keeper: Keeper,
     /// Freed by `cuMemFree` while the driver refused to wait.
     deferred: Arc<Deferred>,
+    /// A post-mortem can be written by an allocation.
+    dumps: bool,
     /// Gives these back when memory is short.
     _gives_deferred_back: OomHook,
 }
@@ -86,8 +91,7 @@ pub(crate) struct Cache {
     end: AtomicUsize,
     /// `None` where the device cannot be served.
     devices: [OnceLock<Option<DeviceCache>>; DEVICE_COUNT],
-    /// Captures under way.
-    captures: Arc<AtomicUsize>,
+    captures: Arc<Captures>,
     /// One device at a time is opened; contexts that are no primary ones.
     foreign: Mutex<Vec<u64>>,
 }
@@ -190,7 +194,7 @@ impl Cache {
             }
             Err(error) => {
                 let error = memtrack::plain_text::shown(&error);
-                eprintln!("memtrack: cuda:{index} is not cached, and the driver serves it: {error}");
+                voice::say(&format!("cuda:{index} is not cached, and the driver serves it: {error}"));
                 None
             }
         });
@@ -210,8 +214,12 @@ impl Cache {
             Some(handle) if is_captured(handle) => return None,
             Some(handle) => cache.device.streams().name(handle)?,
         };
-        let allocate = || cache.allocator.allocate_raw(bytes, Stream(stream));
-        let outcome = if self.is_capturing() { beside_captures(allocate) } else { allocate() };
+        let allocate = || match cache.dumps {
+            // What is written then is written here.
+            true => unharmed(|| cache.allocator.allocate_raw(bytes, Stream(stream))),
+            false => cache.allocator.allocate_raw(bytes, Stream(stream)),
+        };
+        let outcome = if self.captures.any() { beside_captures(allocate) } else { allocate() };
         match outcome {
             Ok(address) => Some(Served::At { address, device, stream }),
             Err(AllocationError::OutOfMemory(error)) => {
@@ -223,30 +231,20 @@ impl Cache {
         }
     }
 
-    fn is_capturing(&self) -> bool {
-        self.captures.load(Ordering::Acquire) > 0
-    }
-
     /// Whether memory of the cache's own begins here: an address that the program has no business to free.
     pub(crate) fn is_segment(&self, address: u64) -> bool {
         self.served().any(|cache| cache.device.is_segment(address))
     }
 
-    /// A capture has begun.
-    pub(crate) fn capture_begun(&self) {
-        self.captures.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// A capture has ended, whatever came of it.
-    pub(crate) fn capture_ended(&self) {
-        // One that was begun through `cuGetProcAddress` was not counted.
-        let _ = self.captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, |captures| captures.checked_sub(1));
+    /// What is known of captures under way.
+    pub(crate) fn captures(&self) -> &Captures {
+        &self.captures
     }
 
     /// Takes a block back that was served for the stream of this name.
     pub(crate) fn free(&self, device: usize, address: u64, stream: u64, free: Free) -> Answer {
         let Some(cache) = self.devices.get(device).and_then(|opened| opened.get()?.as_ref()) else { return UNKNOWN };
-        let is_capturing = self.is_capturing();
+        let is_capturing = self.captures.any();
         if !is_capturing && current_context() != cache.device.context() {
             // Work of the other context's, on another device perhaps, can be on this memory too.
             // SAFETY: no arguments. Where it is refused there is no context, or one that is broken.
@@ -278,6 +276,7 @@ impl Cache {
     /// Another context than a primary one is gone, and its handle can become a primary one's.
     pub(crate) fn context_destroyed(&self, context: u64) {
         lock(&self.foreign).retain(|known| *known != context);
+        self.captures.ended_in(context);
     }
 
     /// The device's memory is gone with its context; from here on the driver serves it.
@@ -285,11 +284,20 @@ impl Cache {
         if let Some(context) = self.contexts.get(device) {
             context.store(0, Ordering::Release);
         }
+        if let Some(Some(cache)) = self.devices.get(device).and_then(OnceLock::get) {
+            cache.device.context_is_gone();
+        }
+        self.captures.ended_on(device);
     }
 
-    /// Ends the epoch of each device; the summaries.
-    pub(crate) fn end(&self) -> Vec<String> {
-        self.served().filter_map(|cache| cache.keeper.end()).collect()
+    /// Ends the epoch of each device; the summaries. `is_within` says that this thread is in the middle of a call.
+    pub(crate) fn end(&self, is_within: bool) -> Vec<String> {
+        self.served().filter_map(|cache| cache.keeper.end(is_within)).collect()
+    }
+
+    /// Whether the device's memory is the cache's, or was before its context was reset.
+    pub(crate) fn has_served(&self, device: usize) -> bool {
+        self.devices.get(device).is_some_and(|opened| matches!(opened.get(), Some(Some(_))))
     }
 
     fn served(&self) -> impl Iterator<Item = &DeviceCache> {
@@ -315,18 +323,17 @@ fn is_primary(context: u64, device: i32) -> bool {
 }
 
 impl DeviceCache {
-    fn open(index: usize, context: u64, captures: &Arc<AtomicUsize>) -> Result<Self, String> {
+    fn open(index: usize, context: u64, captures: &Arc<Captures>) -> Result<Self, String> {
         let cuda = Cuda::new(index).map_err(|error| error.to_string())?;
         let device = Arc::new(ServedDevice::new(cuda, context));
-        let allocator =
-            CachingAllocator::from_env(Arc::<ServedDevice>::clone(&device)).map_err(|error| error.to_string())?;
-        let keeper = Keeper::start(&allocator);
+        let allocator = at_load::allocator(Arc::<ServedDevice>::clone(&device)).map_err(|error| error.to_string())?;
+        let keeper = Keeper::start(&allocator, Arc::clone(&device));
         let deferred = Arc::<Deferred>::default();
         let hook = {
             let (of_hook, deferred, captures) = (allocator.clone(), Arc::clone(&deferred), Arc::clone(captures));
             allocator.on_oom(move |error| {
                 // A wait would break a capture.
-                if captures.load(Ordering::Acquire) > 0 {
+                if captures.any() {
                     return OomResponse::GiveUp;
                 }
                 match deferred.give_back(&of_hook) {
@@ -338,7 +345,7 @@ impl DeviceCache {
                 }
             })
         };
-        Ok(Self { device, allocator, keeper, deferred, _gives_deferred_back: hook })
+        Ok(Self { device, allocator, keeper, deferred, dumps: at_load::dumps(), _gives_deferred_back: hook })
     }
 
     fn give_back(&self, address: u64) -> Answer {

@@ -38,7 +38,7 @@ thread_local! {
 }
 
 /// Threads are numbered from 1, and no number is given twice.
-fn thread_number() -> u64 {
+pub(super) fn thread_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     match NUMBER.get() {
         0 => {

@@ -72,6 +72,15 @@ impl State {
         THREAD_MODE.set(GLOBAL);
     }
 
+    /// The device's streams go with their context, and captures with their streams.
+    pub(crate) fn drop_captures_on(&mut self, device: usize) {
+        for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
+            if let Some(captured) = stream.capture.take() {
+                self.captures.underway.remove(&captured.id);
+            }
+        }
+    }
+
     fn capture_of(&self, key: u64) -> Option<u64> {
         self.streams.get(&key).and_then(|stream| stream.capture.as_ref()).map(|captured| captured.id)
     }

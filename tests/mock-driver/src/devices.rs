@@ -219,6 +219,7 @@ extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> u32 {
     call("cuDevicePrimaryCtxReset_v2", |state| {
         state.device(device)?.fault = None;
         let index = device as usize;
+        state.drop_captures_on(index);
         let found = state.allocations.iter().filter(|(_, found)| found.device == index && !found.is_freed);
         let addresses: Vec<u64> = found.map(|(address, _)| *address).collect();
         addresses.into_iter().try_for_each(|address| crate::memory::free(state, address))

@@ -32,6 +32,7 @@ fn main() {
             let _context = CudaContext::new(0).unwrap();
             drop(mock);
             assert_eq!(memtrack_hook::load(), Err(LoadError::TooLate { driver: "libcuda.so" }));
+            assert_eq!(memtrack_hook::mode(memtrack_hook::Mode::Cache), Err(memtrack_hook::TooLate));
         }
         "not-found" => {
             let error = memtrack_hook::load_from("/nowhere/libmemtrack_preload.so").unwrap_err();
@@ -39,7 +40,9 @@ fn main() {
         }
         "no-library" => {
             let error = memtrack_hook::load_from("/proc/self/cmdline").unwrap_err();
-            assert!(matches!(error, LoadError::Refused { .. }), "{error:?}");
+            let LoadError::Refused { message, .. } = &error else { panic!("{error:?}") };
+            // The loader's words, which name the file.
+            assert!(message.contains("/proc/self/cmdline: "), "{message}");
         }
         other => panic!("{other}: unknown"),
     }

@@ -127,6 +127,8 @@ fn a_subscriber_of_the_programs_gets_memtracks_warnings_and_they_are_no_lines() 
     let ended = run(Preload::No("cache"), WITH, &[], &more);
     assert_eq!(ended.errors.matches("WARN memtrack::alloc_retry").count(), 2, "{}", ended.errors);
     assert!(!ended.errors.contains("of the cache were given back"), "{}", ended.errors);
+    assert_eq!(ended.errors.matches(" memtrack::oom").count(), 1, "{}", ended.errors);
+    assert!(!ended.errors.contains("memtrack: out of memory on cuda:0: "), "{}", ended.errors);
     assert_eq!(ended.number("subscribers"), 1);
     // The library's own copy is nobody's business.
     let ended = run(Preload::Yes("cache"), WITH, &[], &more);

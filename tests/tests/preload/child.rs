@@ -98,16 +98,14 @@ pub(crate) enum Preload {
     No(&'static str),
 }
 
-/// Runs a program, under the library or not.
-pub(crate) fn run_program(
+/// A program with its environment, under the library or not.
+pub(crate) fn command(
     folder: &Folder,
     preload: Preload,
     program: &Path,
     arguments: &[&str],
     more: &[(&str, &str)],
-) -> Ended {
-    let run_file = folder.path("run.jsonl");
-    let _ = fs::remove_file(&run_file);
+) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
     for variable in ["MEMTRACK_ALLOC_CONF", "MEMTRACK_PUBLISH", "MEMTRACK_OOM_DUMP", "LD_PRELOAD"] {
@@ -121,9 +119,26 @@ pub(crate) fn run_program(
         }
         Preload::No(mode) => mode,
     };
-    command.env("MEMTRACK_PRELOAD", mode).env("MEMTRACK_RUN_FILE", &run_file);
+    command.env("MEMTRACK_PRELOAD", mode).env("MEMTRACK_RUN_FILE", run_file(folder));
     command.envs(more.iter().copied());
-    let output = command.output().unwrap();
+    command
+}
+
+fn run_file(folder: &Folder) -> PathBuf {
+    folder.path("run.jsonl")
+}
+
+/// Runs a program to its end.
+pub(crate) fn run_program(
+    folder: &Folder,
+    preload: Preload,
+    program: &Path,
+    arguments: &[&str],
+    more: &[(&str, &str)],
+) -> Ended {
+    let run_file = run_file(folder);
+    let _ = fs::remove_file(&run_file);
+    let output = command(folder, preload, program, arguments, more).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     Ended {

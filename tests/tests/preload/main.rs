@@ -7,4 +7,5 @@ mod child;
 mod linked;
 mod observe;
 mod overhead;
+mod scenes;
 mod subject;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
+use super::compact::MiddleSizes;
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
@@ -39,6 +40,7 @@ pub(crate) struct StreamPools {
     unmapped: [BTreeMap<u64, BlockIndex>; 2],
     /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
     free_count: u64,
+    middle_sizes: MiddleSizes,
     pub(super) segments: Segments,
     pub(super) keeper: Keeper,
 }
@@ -52,8 +54,18 @@ impl StreamPools {
             free: Default::default(),
             unmapped: Default::default(),
             free_count: 0,
+            middle_sizes: MiddleSizes::default(),
             segments: Segments::default(),
             keeper: Keeper::default(),
+        }
+    }
+
+    /// The pool that serves a rounded size now.
+    #[inline(always)]
+    pub(super) fn pool(&self, size_bytes: u64) -> PoolKind {
+        match self.rules.pool(size_bytes) {
+            PoolKind::Large if self.rules.is_middle(size_bytes) => self.middle_sizes.pool(),
+            pool => pool,
         }
     }
 
@@ -112,7 +124,7 @@ impl StreamPools {
     /// counters.
     #[inline(always)]
     pub(crate) fn serve(&mut self, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
-        let pool = self.rules.pool(request.size_bytes);
+        let pool = self.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
         let mut index = self.free[pool as usize].best_fit(&self.blocks, request.size_bytes)?;
         if self.blocks[index].is_expandable() && !(self.rules.is_compact && request.expandable) {
@@ -157,7 +169,7 @@ impl StreamPools {
         segment_bytes: u64,
         request: &SizedRequest,
     ) -> (BlockIndex, SplitChange) {
-        let pool = self.rules.pool(request.size_bytes);
+        let pool = self.pool(request.size_bytes);
         let index = self.blocks.insert(Block::segment(address, segment_bytes, pool));
         (index, self.serve_with(index, request))
     }
@@ -179,6 +191,10 @@ impl StreamPools {
         let stale_requested_bytes = std::mem::replace(&mut block.requested_bytes, request.requested_bytes);
         block.state = BlockState::Allocated;
         let counts = !block.is_expandable();
+        if self.rules.is_compact {
+            self.count_size(size_bytes, MiddleSizes::allocated);
+        }
+        let block = &mut self.blocks[index];
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
             return if was_split && counts { change } else { SplitChange::default() };
@@ -201,6 +217,13 @@ impl StreamPools {
             (false, _) => SplitChange::default(),
             (true, true) => SplitChange { count: 0, bytes: -(size_bytes as i64) },
             (true, false) => SplitChange { count: 1, bytes: rest_bytes as i64 },
+        }
+    }
+
+    #[inline]
+    fn count_size(&mut self, size_bytes: u64, count: impl Fn(&mut MiddleSizes, bool)) {
+        if self.rules.pool(size_bytes) == PoolKind::Large {
+            count(&mut self.middle_sizes, self.rules.is_middle(size_bytes));
         }
     }
 
@@ -233,7 +256,11 @@ impl StreamPools {
     /// split counters that PyTorch makes of it.
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
-        let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
+        let Block { prev, next, size_bytes, .. } = self.blocks[index];
+        if self.rules.is_compact {
+            self.free_count += 1;
+            self.count_size(size_bytes, MiddleSizes::freed);
+        }
         let mut change = SplitChange::default();
         for neighbour in [prev, next] {
             if self.is_in_state(neighbour, BlockState::Free) {
@@ -243,7 +270,6 @@ impl StreamPools {
                 self.absorb(index, neighbour);
             }
         }
-        self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
         block.freed_at_search = search_count + self.free_count;

@@ -21,7 +21,7 @@ use crate::stats::PoolKind;
 const RANGE_FACTOR: u64 = 4;
 
 /// Below this, moves leave more parts of pages behind than they save.
-const LEAST_SLACK_PERCENT: f64 = 0.8;
+const LEAST_SLACK_PERCENT: f64 = 0.6;
 
 impl Inner {
     /// Serves a request of a default pool. The inner error is a refusal that waiting for frees may mend; what was mapped before it stays and

@@ -45,11 +45,11 @@ impl MiddleSizes {
         if is_middle { self.middle.freed() } else { self.large.freed() }
     }
 
-    /// The pool of the next block of middle size: the small one as long as most of its like that ever were still live, and where they
-    /// live far longer than large ones do.
+    /// The pool of the next block of middle size: the small one as long as two thirds of all its like are still live, and where they live
+    /// far longer than large ones do.
     pub(in super::super) fn pool(&self) -> PoolKind {
         let Self { middle, large } = self;
-        let mostly_live = middle.freed_count.saturating_mul(2) <= middle.live_count;
+        let mostly_live = middle.freed_count.saturating_mul(2) < middle.live_count;
         // The mean time that a block lives is as many frees as there are live blocks for each that was freed of its size.
         let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
         let ours = product(middle.live_count, large.freed_count);
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn blocks_that_stay_are_small_and_those_that_come_and_go_large() {
-        assert_eq!(MiddleSizes::default().pool(), PoolKind::Small, "nothing is known yet");
-        assert_eq!(after((100, 50), (10, 1000)), PoolKind::Small, "parameters");
-        assert_eq!(after((100, 51), (100, 51)), PoolKind::Large, "activations");
+        assert_eq!(MiddleSizes::default().pool(), PoolKind::Large, "nothing is known yet");
+        assert_eq!(after((100, 49), (10, 10)), PoolKind::Small, "parameters");
+        assert_eq!(after((100, 50), (100, 50)), PoolKind::Large, "activations");
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(sizes.pool(), PoolKind::Large, "two live, two freed, and no large one");
         sizes.allocated(false);
         sizes.freed(false);
-        assert_eq!(sizes.pool(), PoolKind::Small, "large ones come and go, and two of four stayed");
+        assert_eq!(sizes.pool(), PoolKind::Small, "no large one stays, and two of four did");
         // A free without its allocation is none of this stream's to know.
         sizes.freed(false);
         assert_eq!(sizes.large.live_count, 0);

@@ -3,6 +3,9 @@
 //! Such a block keeps a page from moving as long as it lives. One that outlives the large blocks around it belongs among its like, where
 //! several share a page; one that goes with them belongs in the ends that they leave, else two pools each keep what the other lacks. Of a single block
 //! nobody knows that when it is allocated, so what its size has done on the stream decides.
+//!
+//! A run of pages that comes to a hole is entered as a free of its size, and so counts as a large block that came back. A large block for which
+//! there was no free memory therefore does not count as live: weights, which are such, do not pass for large blocks that live long.
 
 use crate::stats::PoolKind;
 
@@ -95,7 +98,7 @@ mod tests {
         sizes.allocated(false);
         sizes.freed(false);
         assert_eq!(sizes.pool(), PoolKind::Small, "no large one stays, and two of four did");
-        // A free without its allocation is none of this stream's to know.
+        // Pages that come to a hole, for a small block say.
         sizes.freed(false);
         assert_eq!(sizes.large.live_count, 0);
     }

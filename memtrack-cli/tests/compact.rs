@@ -15,11 +15,11 @@ use memtrack_cli::session::{Session, Setup};
 /// slack of 2 % and with 0.6 %.
 const WORKLOADS: [(&str, [u64; 2]); 6] = [
     ("bert_varlen", [3168, 3126]),
-    ("gnn_sampled", [2410, 2387]),
+    ("gnn_sampled", [2411, 2387]),
     ("gpt2", [3913, 3881]),
     ("llama_lora", [1886, 1867]),
     ("prefetch_streams", [696, 689]),
-    ("resnet50", [1596, 1601]),
+    ("resnet50", [1596, 1604]),
 ];
 
 /// What a workload came to.
@@ -89,7 +89,7 @@ fn with_two_percent_of_slack_the_workloads_reserve_little_more_than_they_request
 
 #[test]
 fn with_the_least_slack_they_reserve_even_less() {
-    let (mean, most) = reserved("0", 1, 0.5);
+    let (mean, most) = reserved("0", 1, 1.0);
     println!("{mean} {most}");
     assert!(mean <= 1.01 && most <= 1.03, "{mean} {most}");
     assert_eq!(

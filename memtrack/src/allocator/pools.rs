@@ -184,6 +184,9 @@ impl StreamPools {
     #[inline(always)]
     pub(super) fn serve_with(&mut self, index: BlockIndex, request: &SizedRequest) -> SplitChange {
         let size_bytes = request.size_bytes;
+        if self.rules.is_counted(size_bytes) {
+            self.middle_sizes.allocated(self.rules.is_middle(size_bytes));
+        }
         let block = &mut self.blocks[index];
         let was_split = block.is_split();
         let whole_bytes = block.size_bytes;
@@ -191,10 +194,6 @@ impl StreamPools {
         let stale_requested_bytes = std::mem::replace(&mut block.requested_bytes, request.requested_bytes);
         block.state = BlockState::Allocated;
         let counts = !block.is_expandable();
-        if self.rules.is_compact {
-            self.count_size(size_bytes, MiddleSizes::allocated);
-        }
-        let block = &mut self.blocks[index];
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
             return if was_split && counts { change } else { SplitChange::default() };
@@ -217,13 +216,6 @@ impl StreamPools {
             (false, _) => SplitChange::default(),
             (true, true) => SplitChange { count: 0, bytes: -(size_bytes as i64) },
             (true, false) => SplitChange { count: 1, bytes: rest_bytes as i64 },
-        }
-    }
-
-    #[inline]
-    fn count_size(&mut self, size_bytes: u64, count: impl Fn(&mut MiddleSizes, bool)) {
-        if self.rules.pool(size_bytes) == PoolKind::Large {
-            count(&mut self.middle_sizes, self.rules.is_middle(size_bytes));
         }
     }
 
@@ -252,15 +244,21 @@ impl StreamPools {
         }
     }
 
+    /// Takes a block back from the program; as [`take_back`](Self::take_back).
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
+        let size_bytes = self.blocks[index].size_bytes;
+        if self.rules.is_counted(size_bytes) {
+            self.middle_sizes.freed(self.rules.is_middle(size_bytes));
+        }
+        self.take_back(index, search_count)
+    }
+
     /// Puts a block into the free set, merged with its free neighbours. Returns the one net change of the inactive
     /// split counters that PyTorch makes of it.
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
-        let Block { prev, next, size_bytes, .. } = self.blocks[index];
-        if self.rules.is_compact {
-            self.free_count += 1;
-            self.count_size(size_bytes, MiddleSizes::freed);
-        }
+        let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
         let mut change = SplitChange::default();
         for neighbour in [prev, next] {
             if self.is_in_state(neighbour, BlockState::Free) {
@@ -270,6 +268,7 @@ impl StreamPools {
                 self.absorb(index, neighbour);
             }
         }
+        self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
         block.freed_at_search = search_count + self.free_count;

@@ -96,6 +96,8 @@ pub(crate) struct SizeRules {
     small_limit_bytes: u64,
     /// Larger ones up to this from the pool that their like so far speak for, where pages move; none elsewhere.
     middle_limit_bytes: u64,
+    /// What is larger is counted; everywhere else nothing is.
+    uncounted_limit_bytes: u64,
     /// PyTorch's numbers also where PyTorch is wrong.
     pub(crate) torch_exact: bool,
     /// A limit and a threshold are set, so the garbage collector needs to know how long blocks have been free.
@@ -118,6 +120,7 @@ impl SizeRules {
             is_compact: false,
             small_limit_bytes: SMALL_LIMIT_BYTES,
             middle_limit_bytes: 0,
+            uncounted_limit_bytes: u64::MAX,
             torch_exact: config.torch_exact,
             counts_searches: false,
         };
@@ -133,6 +136,7 @@ impl SizeRules {
             is_compact: true,
             small_limit_bytes: compact::SMALL_LIMIT_BYTES,
             middle_limit_bytes: compact::MIDDLE_LIMIT_BYTES,
+            uncounted_limit_bytes: compact::SMALL_LIMIT_BYTES,
             ..self
         }
     }
@@ -169,6 +173,12 @@ impl SizeRules {
     #[inline]
     pub(crate) fn pool(&self, size_bytes: u64) -> PoolKind {
         if size_bytes <= self.small_limit_bytes { PoolKind::Small } else { PoolKind::Large }
+    }
+
+    /// Whether blocks of this size are counted for what their like speak for: middle and large ones, where pages move.
+    #[inline]
+    pub(crate) fn is_counted(&self, size_bytes: u64) -> bool {
+        size_bytes > self.uncounted_limit_bytes
     }
 
     /// Whether a size that is not small is a middle one.

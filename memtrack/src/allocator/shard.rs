@@ -169,7 +169,7 @@ impl Shard {
             }
         }
         let Some(uses) = uses else {
-            let split = pools.take_back(index, inner.search_count(entry.pool));
+            let split = pools.give_back(index, inner.search_count(entry.pool));
             inner.ledger.freed(&entry, split, owner, context);
             return;
         };
@@ -204,7 +204,7 @@ impl Shard {
         }
         inner.history.record([self.event(TraceAction::FreeCompleted, block)]);
         let entry = pools.entry(index);
-        let split = pools.take_back(index, inner.search_count(entry.pool));
+        let split = pools.give_back(index, inner.search_count(entry.pool));
         inner.ledger().free_completed(&entry, split);
     }
 

@@ -137,7 +137,7 @@ fn variants(chosen: Rules) -> Vec<(String, Make)> {
     for small_kib in [64, 256, 384, 768] {
         add_middle(&format!("from {small_kib} KiB"), small_kib, middle);
     }
-    for slower in [8, 16, 32, 64, 256] {
+    for slower in [4, 16, 32, 128] {
         add_middle(&format!("{slower} times slower"), 512, Middle { slower_times: Some(slower), ..middle });
     }
     for freed_per_live in [0.0, 0.25, 1.0, 2.0, 8.0, 32.0] {
@@ -147,9 +147,9 @@ fn variants(chosen: Rules) -> Vec<(String, Make)> {
         let name = format!("freed {freed_per_live} of live, how long is not asked");
         add_middle(&name, 512, Middle { freed_per_live, slower_times: None, ..middle });
     }
-    for slower in [8, 16, 32, 64, 128] {
-        let rules = Middle { slower_times: Some(slower), leaves_out_grown: false, ..middle };
-        add_middle(&format!("{slower} times slower, all large ones count"), 512, rules);
+    for slower in [32, 64, 128, 256] {
+        let rules = Middle { slower_times: Some(slower), leaves_out_grown: true, ..middle };
+        add_middle(&format!("{slower} times slower, large ones in new memory do not count"), 512, rules);
     }
     for small_kib in [64, 256, 512] {
         add_middle(&format!("from {small_kib} KiB, ends first"), small_kib, Middle { ends_first: true, ..middle });

@@ -3,14 +3,11 @@
 //! Such a block keeps a page from moving as long as it lives. One that outlives the large blocks around it belongs among its like, where
 //! several share a page; one that goes with them belongs in the ends that they leave, else two pools each keep what the other lacks. Of a single block
 //! nobody knows that when it is allocated, so what its size has done on the stream decides.
-//!
-//! A run of pages that comes to a hole is entered as a free of its size, and so counts as a large block that came back. A large block for which
-//! there was no free memory therefore does not count as live: weights, which are such, do not pass for large blocks that live long.
 
 use crate::stats::PoolKind;
 
 /// Middle sizes outlive large ones if they turn over so many times more slowly.
-const SLOWER_TIMES: u128 = 128;
+const SLOWER_TIMES: u128 = 8;
 
 /// How many blocks there are, and how many there were.
 #[derive(Debug, Clone, Copy, Default)]

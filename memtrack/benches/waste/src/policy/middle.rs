@@ -27,8 +27,8 @@ impl Default for Middle {
         Self {
             up_to_bytes: 1 << 20,
             freed_per_live: 0.5,
-            slower_times: Some(128),
-            leaves_out_grown: true,
+            slower_times: Some(8),
+            leaves_out_grown: false,
             ends_first: false,
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
-use super::compact::MiddleSizes;
+use super::compact::{MiddleSizes, SpareBlocks};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
@@ -41,6 +41,10 @@ pub(crate) struct StreamPools {
     /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
     free_count: u64,
     middle_sizes: MiddleSizes,
+    /// Where pages move.
+    pub(super) spare_blocks: SpareBlocks,
+    /// Where pages move, by pool: the address of the hole that is looked at next, where there are too many to look at all.
+    pub(super) next_hole: [u64; 2],
     pub(super) segments: Segments,
     pub(super) keeper: Keeper,
 }
@@ -55,6 +59,8 @@ impl StreamPools {
             unmapped: Default::default(),
             free_count: 0,
             middle_sizes: MiddleSizes::default(),
+            spare_blocks: SpareBlocks::default(),
+            next_hole: [0; 2],
             segments: Segments::default(),
             keeper: Keeper::default(),
         }
@@ -193,6 +199,9 @@ impl StreamPools {
         let counts = !block.is_expandable();
         if self.rules.is_compact {
             self.count_size(size_bytes, MiddleSizes::allocated);
+            if self.spare_blocks.is_kept() {
+                self.note_served(index, size_bytes);
+            }
         }
         let block = &mut self.blocks[index];
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
@@ -260,6 +269,9 @@ impl StreamPools {
         if self.rules.is_compact {
             self.free_count += 1;
             self.count_size(size_bytes, MiddleSizes::freed);
+            if self.spare_blocks.is_kept() {
+                self.note_free(index, search_count + self.free_count);
+            }
         }
         let mut change = SplitChange::default();
         for neighbour in [prev, next] {

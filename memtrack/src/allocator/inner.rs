@@ -340,6 +340,10 @@ impl Inner {
         read(&self.shards).clone()
     }
 
+    pub(super) fn shard_count(&self) -> usize {
+        read(&self.shards).len()
+    }
+
     /// The shards of one pool, streams in the order of their handles.
     pub(super) fn shards_of(&self, pool: PoolId) -> Vec<Arc<Shard>> {
         read(&self.shards).iter().filter(|shard| shard.pool_id() == pool).cloned().collect()

@@ -20,6 +20,9 @@ use crate::stats::PoolKind;
 /// So many times the device's memory a range of addresses is long: blocks that move leave holes.
 const RANGE_FACTOR: u64 = 4;
 
+/// Up to so many streams are asked at each growth; captures forbid events.
+const STREAMS_ASKED_EARLY: usize = 64;
+
 /// Below this, moves leave more parts of pages behind than they save.
 const LEAST_SLACK_PERCENT: f64 = 0.6;
 
@@ -44,7 +47,7 @@ impl Inner {
         request: &Request<'_>,
     ) -> Result<Result<Grant, Refusal>, DeviceError> {
         let Request { shard, requested_bytes, pool, origin, .. } = *request;
-        let shards;
+        let asked;
         let mut stock = Stock::new(shard);
         let sized = shard.sized_request(&stock.own().rules, requested_bytes);
         // Somebody may have freed what fits since the last search.
@@ -53,17 +56,21 @@ impl Inner {
         }
         self.note_requested(growth, requested_bytes);
         growth.compact.stats.growth_count += 1;
+        // Asked early, so that the work at old mappings is soon known to be over; of many streams only where it must be known.
+        let is_early = growth.compact.books.has_old_mappings() && self.shard_count() <= STREAMS_ASKED_EARLY;
+        let early = is_early.then(|| self.ask_streams(growth, &mut stock));
         let made = match self.make_bare_place(growth, request, &mut stock)? {
             Bare::Made(start) => Ok(start),
             Bare::Refused(refusal) => Err(refusal),
             Bare::Others { mut places, allowed_count } => {
-                shards = self.shards_of(PoolId::DEFAULT);
-                if self.may_move(shard.stream, &shards) {
-                    if growth.compact.books.has_old_mappings() {
-                        growth.compact.work.refresh(&*self.device, shard.stream, stock.own().clock());
-                    }
+                asked = match early {
+                    Some(asked) => asked,
+                    None => self.ask_streams(growth, &mut stock),
+                };
+                let (shards, may_move) = &asked;
+                if *may_move {
                     let moved_before = growth.compact.stats.moved_page_count;
-                    let made = self.make_place(growth, request, &mut stock, &shards, &mut places, allowed_count);
+                    let made = self.make_place(growth, request, &mut stock, shards, &mut places, allowed_count);
                     let has_moved = growth.compact.stats.moved_page_count > moved_before;
                     growth.compact.stats.moving_allocation_count += u64::from(has_moved);
                     made?
@@ -80,6 +87,16 @@ impl Inner {
         // The place is whole, and its pools were locked all the while.
         let Some((index, split)) = pools.serve_at(pool, start, &sized) else { return Ok(Err(Refusal::Device)) };
         Ok(Ok(shard.enter(pools, index, split, origin)))
+    }
+
+    /// The default pools of all streams, and whether pages may move. Finds out what of the own stream's work is over, if that is of use.
+    fn ask_streams(&self, growth: &mut Growth, stock: &mut Stock<'_>) -> (Vec<Arc<Shard>>, bool) {
+        let shards = self.shards_of(PoolId::DEFAULT);
+        let may_move = self.may_move(stock.own_stream, &shards);
+        if may_move && growth.compact.books.has_old_mappings() {
+            growth.compact.work.refresh(&*self.device, stock.own_stream, stock.own().clock());
+        }
+        (shards, may_move)
     }
 
     /// Brings the requested peak up to date, this request counted in.

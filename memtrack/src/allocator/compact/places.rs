@@ -215,3 +215,77 @@ fn place(run: &[Stretch], start: u64, size_bytes: u64) -> Place {
     }
     place
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::block::Block;
+    use super::super::super::pools::SizedRequest;
+    use super::super::super::rounding::SizeRules;
+    use super::*;
+    use crate::{Config, Policy};
+
+    const START: u64 = 1 << 40;
+
+    /// Page by page: live (`#`), free (`.`) or a hole (space), then a hole.
+    fn pools(pages: &str) -> StreamPools {
+        let mut config = Config::default();
+        config.policy = Policy::Compact;
+        let mut pools = StreamPools::new(SizeRules::new(&config), false);
+        let count = pages.len() as u64;
+        pools.add_range(PoolKind::Large, START, (count + 1000) * PAGE_BYTES);
+        let slots = START..START + count * PAGE_BYTES;
+        pools.enter_pages(PoolKind::Large, &slots, Default::default());
+        let expandable = true;
+        let request = SizedRequest { size_bytes: PAGE_BYTES, requested_bytes: 1, search_count: 0, expandable };
+        let live: Vec<BlockIndex> = pages.chars().filter_map(|_| Some(pools.serve(&request)?.0)).collect();
+        let free: Vec<(char, BlockIndex)> = pages.chars().zip(live).filter(|(page, _)| *page != '#').collect();
+        for &(page, index) in &free {
+            let Block { address, .. } = pools.blocks[index];
+            pools.take_back(index, 0);
+            if page == ' ' {
+                pools.enter_hole(PoolKind::Large, &(address..address + PAGE_BYTES));
+            }
+        }
+        pools
+    }
+
+    #[test]
+    fn places_begin_or_end_with_what_is_free_or_a_hole() {
+        let mut pools = pools("#. .# #");
+        let page = |page: u64| START + page * PAGE_BYTES;
+        let places = pools.places(PoolKind::Large, 2 * PAGE_BYTES);
+        let found: Vec<(u64, usize, usize)> =
+            places.iter().map(|place| (place.start, place.missing_count, place.inside_count)).collect();
+        // The single hole is too small; the last one has no end.
+        assert_eq!(found, [(page(1), 1, 1), (page(2), 1, 1), (page(7), 2, 0)]);
+    }
+
+    #[test]
+    fn of_very_many_holes_the_best_are_looked_at_and_each_of_the_others_in_time() {
+        // A hole of three pages after every live page, and one with two free pages before it.
+        let mut pages = "#   ".repeat(2000);
+        pages.push_str("#..  #");
+        let mut pools = pools(&pages);
+        let hole_count = pools.unmapped(PoolKind::Large).len();
+        assert_eq!(hole_count, 2002);
+        let mut starts = std::collections::HashSet::new();
+        let best = START + (4 * 2000 + 1) * PAGE_BYTES;
+        for _ in 0..hole_count.div_ceil(HOLES_IN_TURN) {
+            let places = pools.places(PoolKind::Large, 3 * PAGE_BYTES);
+            assert!(places.len() <= 2 * (2 * FREE_BLOCKS_LOOKED_AT + HOLES_IN_TURN + 1));
+            assert!(places.windows(2).all(|pair| pair[0].start < pair[1].start));
+            let cheapest = places.iter().min_by_key(|place| place.cost_of_creating());
+            assert_eq!(cheapest.map(|place| (place.start, place.missing_count)), Some((best, 1)));
+            starts.extend(places.into_iter().map(|place| place.start));
+        }
+        assert!((0..2000).all(|at| starts.contains(&(START + (4 * at + 1) * PAGE_BYTES))));
+    }
+
+    #[test]
+    fn of_as_many_holes_as_are_all_looked_at_no_place_is_left_out() {
+        let pages = "#  ".repeat(HOLES_LOOKED_AT - 1) + "#";
+        let mut pools = pools(&pages);
+        assert_eq!(pools.unmapped(PoolKind::Large).len(), HOLES_LOOKED_AT);
+        assert_eq!(pools.places(PoolKind::Large, 2 * PAGE_BYTES).len(), HOLES_LOOKED_AT);
+    }
+}

@@ -203,3 +203,122 @@ impl StreamPools {
         self.spare_blocks.came(block.pool, block.address, block.size_bytes, block.freed_at_search);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::pools::SizedRequest;
+    use super::super::super::rounding::SizeRules;
+    use super::*;
+    use crate::{Config, Policy};
+
+    const START: u64 = 1 << 40;
+    const RANGE_PAGES: u64 = 400;
+
+    /// Xorshift: the same numbers in every run.
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state >> 16
+    }
+
+    fn pools() -> StreamPools {
+        let mut config = Config::default();
+        config.policy = Policy::Compact;
+        let mut pools = StreamPools::new(SizeRules::new(&config), false);
+        pools.add_range(PoolKind::Large, START, RANGE_PAGES * PAGE_BYTES);
+        pools.enter_pages(PoolKind::Large, &(START..START + RANGE_PAGES / 2 * PAGE_BYTES), Default::default());
+        pools
+    }
+
+    /// Walks all free blocks.
+    fn walked(pools: &StreamPools) -> Vec<SpareBlock> {
+        let mut blocks: Vec<SpareBlock> = pools
+            .free_blocks(PoolKind::Large)
+            .map(|free| {
+                let freed_at = pools.blocks[free.index].freed_at_search;
+                SpareBlock { address: free.address, size_bytes: free.size_bytes, pool: PoolKind::Large, freed_at }
+            })
+            .filter(|block| block.page_count() > 0)
+            .collect();
+        blocks.sort_unstable_by_key(SpareBlock::age);
+        blocks
+    }
+
+    fn check(pools: &mut StreamPools) {
+        pools.settle_spares();
+        let (walked, spare) = (walked(pools), &pools.spare_blocks);
+        assert_eq!(spare.oldest(PoolKind::Large, u64::MAX).collect::<Vec<_>>(), walked);
+        assert_eq!(spare.page_count(), walked.iter().map(SpareBlock::page_count).sum::<usize>());
+        assert_eq!(spare.by_address.len(), walked.len());
+        for block in &walked {
+            assert_eq!(spare.containing(block.end() - 1), Some(block));
+        }
+        let youngest = walked.last().map_or(0, |block| block.freed_at);
+        assert!(!spare.has_younger(youngest));
+        assert_eq!(spare.has_younger(youngest.saturating_sub(1)), youngest > 0);
+    }
+
+    /// Does something to the pools: what a program does, or pages that leave a free block, or come to a hole.
+    fn step(pools: &mut StreamPools, live: &mut Vec<BlockIndex>, state: &mut u64) {
+        match random(state) % 12 {
+            0..6 => {
+                let size_bytes = 512 * (200 + random(state) % (3 << (random(state) % 13)));
+                let request = SizedRequest { size_bytes, requested_bytes: 1, search_count: 0, expandable: true };
+                live.extend(pools.serve(&request).map(|(index, _)| index));
+            }
+            6..10 if !live.is_empty() => {
+                let at = random(state) as usize % live.len();
+                pools.take_back(live.swap_remove(at), 0);
+            }
+            10 => {
+                let spare = walked(pools);
+                if let Some(block) = spare.get(random(state) as usize % spare.len().max(1)) {
+                    let slots = block.slots();
+                    assert_eq!(
+                        pools.enter_hole(PoolKind::Large, &(slots.end - PAGE_BYTES..slots.end)),
+                        Some(block.freed_at)
+                    );
+                }
+            }
+            _ => {
+                let holes: Vec<BlockIndex> = pools.unmapped(PoolKind::Large).values().copied().collect();
+                let hole = &pools.blocks[holes[random(state) as usize % holes.len()]];
+                if hole.address + hole.size_bytes < START + RANGE_PAGES * PAGE_BYTES {
+                    let slots = hole.address..hole.address + PAGE_BYTES;
+                    pools.enter_pages(PoolKind::Large, &slots, Default::default());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn spare_blocks_are_those_of_a_walk_whenever_somebody_asks() {
+        let mut state = 88_172_645_463_325_252;
+        let (mut pools, mut live) = (pools(), Vec::new());
+        for turn in 0..20_000 {
+            step(&mut pools, &mut live, &mut state);
+            if turn < 4000 || random(&mut state).is_multiple_of(500) {
+                check(&mut pools);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_noted_before_somebody_asks_and_no_more_than_there_are_blocks_after() {
+        let (mut pools, mut live, mut state) = (pools(), Vec::new(), 7);
+        for _ in 0..500 {
+            step(&mut pools, &mut live, &mut state);
+        }
+        pools.spare_blocks = SpareBlocks::default();
+        (0..9).for_each(|_| pools.spare_blocks.went(START, PAGE_BYTES));
+        assert!(!pools.spare_blocks.is_kept() && pools.spare_blocks.changes.is_empty());
+        pools.settle_spares();
+        let most = pools.spare_blocks.most_changes;
+        (0..most).for_each(|_| pools.spare_blocks.went(START, PAGE_BYTES));
+        assert!(pools.spare_blocks.is_kept());
+        pools.spare_blocks.went(START, PAGE_BYTES);
+        assert!(!pools.spare_blocks.is_kept() && pools.spare_blocks.changes.is_empty());
+        check(&mut pools);
+    }
+}

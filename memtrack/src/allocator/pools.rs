@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
-use super::compact::{MiddleSizes, SpareBlocks};
+use super::compact::{Giving, MiddleSizes, SpareBlocks};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
@@ -43,6 +43,7 @@ pub(crate) struct StreamPools {
     middle_sizes: MiddleSizes,
     /// Where pages move.
     pub(super) spare_blocks: SpareBlocks,
+    pub(super) giving: Giving,
     /// Where pages move, by pool: the address of the hole that is looked at next, where there are too many to look at all.
     pub(super) next_hole: [u64; 2],
     pub(super) segments: Segments,
@@ -60,6 +61,7 @@ impl StreamPools {
             free_count: 0,
             middle_sizes: MiddleSizes::default(),
             spare_blocks: SpareBlocks::default(),
+            giving: Giving::default(),
             next_hole: [0; 2],
             segments: Segments::default(),
             keeper: Keeper::default(),
@@ -269,6 +271,9 @@ impl StreamPools {
         if self.rules.is_compact {
             self.free_count += 1;
             self.count_size(size_bytes, MiddleSizes::freed);
+            if !self.giving.is_counted() {
+                self.note_giving(index);
+            }
             if self.spare_blocks.is_kept() {
                 self.note_free(index, search_count + self.free_count);
             }

@@ -189,8 +189,10 @@ impl Inner {
         let books = &growth.compact.books;
         let is_bare = |place: &&Place| place.missing.iter().all(|slots| books.is_bare(slots.clone()));
         // Old mappings make a place dearer than it seems here, never cheaper.
-        let cheapest = places.iter().min_by_key(|place| place.cost_of_creating());
-        let Some(place) = cheapest.filter(|place| place.missing_count <= allowed_count).filter(is_bare) else {
+        let cheapest = places.iter().min_by_key(|place| place.cost_of_creating()).filter(is_bare);
+        // Where nothing can move, pages are created whatever the slack.
+        let is_allowed = |place: &&Place| place.missing_count <= allowed_count || stock.own().nobody_gives();
+        let Some(place) = cheapest.filter(is_allowed) else {
             return Ok(Bare::Others { places, allowed_count });
         };
         match self.create_at(growth, request, stock, place)? {
@@ -244,12 +246,16 @@ impl Inner {
         request: &Request<'_>,
         stock: &mut Stock<'a>,
         shards: &'a [Arc<Shard>],
-        places: &mut [Place],
+        places: &mut Vec<Place>,
         allowed_count: usize,
     ) -> Result<Result<u64, Refusal>, DeviceError> {
         let mut made = self.make_place_within(growth, request, stock, shards, places, allowed_count)?;
         if made == Err(Refusal::Device) && allowed_count > 0 {
-            // The device has less than may be created.
+            // The device has less than may be created. Pages may be back at their slots by now, so that other places are there.
+            *places = match self.usable_places(growth, request, stock, |_, _| true)? {
+                Ok(places) => places,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
             made = self.make_place_within(growth, request, stock, shards, places, 0)?;
         }
         Ok(made)

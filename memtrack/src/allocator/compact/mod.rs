@@ -18,7 +18,7 @@ mod work;
 
 use self::books::Books;
 pub(super) use self::middle::MiddleSizes;
-pub(super) use self::spare_blocks::SpareBlocks;
+pub(super) use self::spare_blocks::{Giving, SpareBlocks};
 use self::work::Work;
 use crate::device::Device;
 use crate::stats::CompactStats;

@@ -50,7 +50,11 @@ impl<'a> Stock<'a> {
 
     /// Brings the free blocks with whole pages up to date.
     pub(super) fn settle_spares(&mut self) {
-        self.held.iter_mut().for_each(|(_, pools)| pools.settle_spares());
+        for (_, pools) in &mut self.held {
+            pools.settle_spares();
+            // Those without spare pages are counted no longer.
+            pools.nobody_gives();
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Stream, &StreamPools)> {

@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::block::{BlockIndex, BlockState};
+use super::super::block::{Block, BlockIndex, BlockState};
 use super::super::pools::StreamPools;
 use super::PAGE_BYTES;
 use super::places::{slot_count, whole_slots};
@@ -148,7 +150,59 @@ impl SpareBlocks {
     }
 }
 
+/// How many streams may have spare pages, so that the others need not be asked if none has.
+#[derive(Debug, Default)]
+pub(in super::super) struct Giving {
+    stream_count: Arc<AtomicUsize>,
+    is_counted: bool,
+}
+
+impl Giving {
+    /// With a count that the streams of an allocator share.
+    pub(in super::super) fn new(stream_count: &Arc<AtomicUsize>) -> Self {
+        Self { stream_count: Arc::clone(stream_count), is_counted: false }
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn is_counted(&self) -> bool {
+        self.is_counted
+    }
+
+    fn set(&mut self, is_counted: bool) {
+        match (self.is_counted, is_counted) {
+            (false, true) => _ = self.stream_count.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.stream_count.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+        self.is_counted = is_counted;
+    }
+}
+
 impl StreamPools {
+    /// As [`note_free`](Self::note_free), of a stream that had no spare pages when it was last asked.
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn note_giving(&mut self, index: BlockIndex) {
+        let Block { prev, next, mut size_bytes, .. } = self.blocks[index];
+        for neighbour in [prev, next] {
+            if self.is_in_state(neighbour, BlockState::Free) {
+                size_bytes += self.blocks[neighbour].size_bytes;
+            }
+        }
+        if size_bytes >= PAGE_BYTES {
+            self.giving.set(true);
+        }
+    }
+
+    /// Whether neither this stream nor, it seems, any other has a spare page.
+    pub(super) fn nobody_gives(&mut self) -> bool {
+        if self.giving.is_counted() {
+            self.settle_spares();
+            self.giving.set(self.spare_blocks.page_count > 0);
+        }
+        self.giving.stream_count.load(Ordering::Acquire) == 0
+    }
+
     /// Brings the free blocks with whole pages up to date.
     pub(super) fn settle_spares(&mut self) {
         if self.spare_blocks.is_kept {

@@ -86,6 +86,7 @@ impl Inner {
         let pools = stock.own();
         // The place is whole, and its pools were locked all the while.
         let Some((index, split)) = pools.serve_at(pool, start, &sized) else { return Ok(Err(Refusal::Device)) };
+        pools.recount_giving();
         Ok(Ok(shard.enter(pools, index, split, origin)))
     }
 

@@ -194,6 +194,13 @@ impl StreamPools {
         }
     }
 
+    /// What a growth made is free for a moment. If nothing of it stayed, the stream has nothing to give still.
+    pub(super) fn recount_giving(&mut self) {
+        if self.giving.is_counted() && self.largest_free_bytes() < PAGE_BYTES {
+            self.giving.set(false);
+        }
+    }
+
     /// Whether neither this stream nor, it seems, any other has a spare page.
     pub(super) fn nobody_gives(&mut self) -> bool {
         if self.giving.is_counted() {

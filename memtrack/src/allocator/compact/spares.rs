@@ -66,7 +66,8 @@ impl<'a> Spares<'a> {
         work: &Work,
         joined: &HashSet<Stream>,
     ) -> Self {
-        let stocks = pools.map(|(stream, pools)| {
+        let has_any = |(stream, pools): &(Stream, &StreamPools)| *stream == own || pools.spare_blocks.page_count() > 0;
+        let stocks = pools.filter(has_any).map(|(stream, pools)| {
             let is_usable = stream == own || joined.contains(&stream);
             let usable_until = if is_usable { Some(u64::MAX) } else { work.over_until(stream) };
             Stock { stream, blocks: &pools.spare_blocks, usable_until }

@@ -13,6 +13,8 @@ const DEVICE_BYTES: u64 = 1 << 44;
 const DOUBLINGS: usize = 15;
 /// How often each live block is replaced before anything is measured.
 const WARMING_ROUNDS: usize = 4;
+/// The most slack there may be.
+const MUCH_SLACK_PERCENT: f64 = 100.0;
 /// Blocks every other of which is free, each with one whole page,
 const SCATTERED_BYTES: usize = 3 << 20;
 /// and those that grow among them.
@@ -122,7 +124,7 @@ impl Blocks {
     /// Every other of so many blocks is free, of which none serves [`grow`](Self::grow), and memory may be created freely.
     pub(crate) fn scattered(rules: Rules, count: usize) -> Self {
         let mut config = Config::default();
-        config.compact_slack_percent = 1e6;
+        config.compact_slack_percent = MUCH_SLACK_PERCENT;
         Self::every_other(rules.allocator_with(config), count)
     }
 

@@ -191,8 +191,10 @@ impl Inner {
         let is_bare = |place: &&Place| place.missing.iter().all(|slots| books.is_bare(slots.clone()));
         // Old mappings make a place dearer than it seems here, never cheaper.
         let cheapest = places.iter().min_by_key(|place| place.cost_of_creating()).filter(is_bare);
-        // Where nothing can move, pages are created whatever the slack.
-        let is_allowed = |place: &&Place| place.missing_count <= allowed_count || stock.own().nobody_gives();
+        // Where nothing can move, pages are created whatever the slack. Of few streams each is asked, which records their events.
+        let is_many = self.shard_count() > STREAMS_ASKED_EARLY;
+        let is_allowed =
+            |place: &&Place| place.missing_count <= allowed_count || (is_many && stock.own().nobody_gives());
         let Some(place) = cheapest.filter(is_allowed) else {
             return Ok(Bare::Others { places, allowed_count });
         };

@@ -17,7 +17,7 @@ const WORKLOADS: [(&str, [u64; 2]); 6] = [
     ("bert_varlen", [3168, 3126]),
     ("gnn_sampled", [2411, 2387]),
     ("gpt2", [3913, 3881]),
-    ("llama_lora", [1886, 1867]),
+    ("llama_lora", [1887, 1867]),
     ("prefetch_streams", [696, 689]),
     ("resnet50", [1596, 1604]),
 ];

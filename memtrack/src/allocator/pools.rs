@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
-use super::compact::MiddleSizes;
+use super::compact::{Giving, MiddleSizes, SpareBlocks};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
@@ -41,6 +41,11 @@ pub(crate) struct StreamPools {
     /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
     free_count: u64,
     middle_sizes: MiddleSizes,
+    /// Where pages move.
+    pub(super) spare_blocks: SpareBlocks,
+    pub(super) giving: Giving,
+    /// Where pages move, by pool: the address of the hole that is looked at next, where there are too many to look at all.
+    pub(super) next_hole: [u64; 2],
     pub(super) segments: Segments,
     pub(super) keeper: Keeper,
 }
@@ -55,6 +60,9 @@ impl StreamPools {
             unmapped: Default::default(),
             free_count: 0,
             middle_sizes: MiddleSizes::default(),
+            spare_blocks: SpareBlocks::default(),
+            giving: Giving::default(),
+            next_hole: [0; 2],
             segments: Segments::default(),
             keeper: Keeper::default(),
         }
@@ -194,6 +202,10 @@ impl StreamPools {
         let stale_requested_bytes = std::mem::replace(&mut block.requested_bytes, request.requested_bytes);
         block.state = BlockState::Allocated;
         let counts = !block.is_expandable();
+        if self.rules.is_compact && self.spare_blocks.is_kept() {
+            self.note_served(index, size_bytes);
+        }
+        let block = &mut self.blocks[index];
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
             return if was_split && counts { change } else { SplitChange::default() };
@@ -259,6 +271,15 @@ impl StreamPools {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
+        if self.rules.is_compact {
+            self.free_count += 1;
+            if !self.giving.is_counted() {
+                self.note_giving(index);
+            }
+            if self.spare_blocks.is_kept() {
+                self.note_free(index, search_count + self.free_count);
+            }
+        }
         let mut change = SplitChange::default();
         for neighbour in [prev, next] {
             if self.is_in_state(neighbour, BlockState::Free) {
@@ -268,7 +289,6 @@ impl StreamPools {
                 self.absorb(index, neighbour);
             }
         }
-        self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
         block.freed_at_search = search_count + self.free_count;

@@ -62,6 +62,20 @@ fn pair_among_cached<R: Follows>(bencher: Bencher<'_, '_>, count: usize) {
     bencher.bench_local(|| blocks.pair());
 }
 
+/// A block that no free one serves, while every other of so many is free and memory may be created.
+#[divan::bench(types = [Torch, Expandable, Compact], args = [100, 10_000, 100_000], sample_size = 100, sample_count = 20)]
+fn grow_among_cached<R: Follows>(bencher: Bencher<'_, '_>, count: usize) {
+    let mut blocks = Blocks::scattered(R::RULES, count);
+    bencher.bench_local(|| blocks.grow());
+}
+
+/// Two such blocks whose pages move between two streams, one of which has a hole for every other of so many blocks.
+#[divan::bench(args = [100, 2000, 20_000, 100_000], sample_size = 10, sample_count = 20)]
+fn move_among_holes(bencher: Bencher<'_, '_>, count: usize) {
+    let mut blocks = Blocks::holes(Rules::Compact, count);
+    bencher.bench_local(|| blocks.go_to_and_fro());
+}
+
 /// What the figures above can be told against.
 mod reference {
     use super::*;

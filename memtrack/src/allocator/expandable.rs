@@ -185,6 +185,7 @@ impl StreamPools {
         let index = free.index;
         let Block { pool, segment, segment_stack, prev, .. } = self.blocks[index];
         self.take_out(index);
+        self.spare_blocks.went(free.address, free.size_bytes);
         let piece = |address, bytes| Block {
             segment,
             segment_stack,
@@ -199,12 +200,14 @@ impl StreamPools {
                 self.blocks[prev].next = before;
             }
             self.insert_free(before);
+            self.note_came(before);
         }
         let after_bytes = free.size_bytes - before_bytes - range.bytes;
         if after_bytes > 0 {
             let (address, next) = (range.address + range.bytes, self.blocks[index].next);
             let after = self.insert_after(index, Block { prev: index, next, ..piece(address, after_bytes) });
             self.insert_free(after);
+            self.note_came(after);
         }
         let block = &mut self.blocks[index];
         (block.address, block.size_bytes, block.state) = (range.address, range.bytes, BlockState::Unmapped);

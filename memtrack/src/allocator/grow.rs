@@ -108,7 +108,7 @@ impl Inner {
             shard,
             size_bytes,
             requested_bytes,
-            pool: rules.pool(size_bytes),
+            pool: shard.pools().pool(size_bytes),
             segment_bytes: rules.segment_size(size_bytes),
             origin,
         };

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use super::block::Origin;
@@ -60,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) ledger: SharedLedger,
     /// The most bytes requested at once before peaks were reset last.
     pub(super) requested_peak_bytes: AtomicU64,
+    /// The streams that may have spare pages, where pages move.
+    pub(super) giving_stream_count: Arc<AtomicUsize>,
     pub(crate) history: Recorder,
     /// By pool and stream: the default pools first, streams in the order of their handles.
     shards: RwLock<Vec<Arc<Shard>>>,
@@ -125,6 +127,7 @@ impl Inner {
                 compact: Compact::default(),
             }),
             requested_peak_bytes: AtomicU64::new(0),
+            giving_stream_count: Arc::default(),
             private_pools: Mutex::default(),
             searches: [const { AtomicU64::new(0) }; 2],
             raw: RawBlocks::default(),
@@ -338,6 +341,10 @@ impl Inner {
     /// All shards: those of the default pools first, streams in the order of their handles.
     pub(super) fn shards(&self) -> Vec<Arc<Shard>> {
         read(&self.shards).clone()
+    }
+
+    pub(super) fn shard_count(&self) -> usize {
+        read(&self.shards).len()
     }
 
     /// The shards of one pool, streams in the order of their handles.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{Block, BlockIndex, BlockState, BlockTable, NO_BLOCK};
+use super::compact::{Giving, MiddleSizes, SpareBlocks};
 use super::expandable::Segments;
 use super::free_set::{FreeBlock, FreeSet};
 use super::keeper::Keeper;
@@ -39,6 +40,12 @@ pub(crate) struct StreamPools {
     unmapped: [BTreeMap<u64, BlockIndex>; 2],
     /// Where pages move: blocks that became free, ever. Their age is told by it in place of the search count.
     free_count: u64,
+    middle_sizes: MiddleSizes,
+    /// Where pages move.
+    pub(super) spare_blocks: SpareBlocks,
+    pub(super) giving: Giving,
+    /// Where pages move, by pool: the address of the hole that is looked at next, where there are too many to look at all.
+    pub(super) next_hole: [u64; 2],
     pub(super) segments: Segments,
     pub(super) keeper: Keeper,
 }
@@ -52,8 +59,21 @@ impl StreamPools {
             free: Default::default(),
             unmapped: Default::default(),
             free_count: 0,
+            middle_sizes: MiddleSizes::default(),
+            spare_blocks: SpareBlocks::default(),
+            giving: Giving::default(),
+            next_hole: [0; 2],
             segments: Segments::default(),
             keeper: Keeper::default(),
+        }
+    }
+
+    /// The pool that serves a rounded size now.
+    #[inline(always)]
+    pub(super) fn pool(&self, size_bytes: u64) -> PoolKind {
+        match self.rules.pool(size_bytes) {
+            PoolKind::Large if self.rules.is_middle(size_bytes) => self.middle_sizes.pool(),
+            pool => pool,
         }
     }
 
@@ -112,7 +132,7 @@ impl StreamPools {
     /// counters.
     #[inline(always)]
     pub(crate) fn serve(&mut self, request: &SizedRequest) -> Option<(BlockIndex, SplitChange)> {
-        let pool = self.rules.pool(request.size_bytes);
+        let pool = self.pool(request.size_bytes);
         // The best fit alone is looked at: when it may not serve, PyTorch opens a new segment instead of searching on.
         let mut index = self.free[pool as usize].best_fit(&self.blocks, request.size_bytes)?;
         if self.blocks[index].is_expandable() && !(self.rules.is_compact && request.expandable) {
@@ -157,7 +177,7 @@ impl StreamPools {
         segment_bytes: u64,
         request: &SizedRequest,
     ) -> (BlockIndex, SplitChange) {
-        let pool = self.rules.pool(request.size_bytes);
+        let pool = self.pool(request.size_bytes);
         let index = self.blocks.insert(Block::segment(address, segment_bytes, pool));
         (index, self.serve_with(index, request))
     }
@@ -172,6 +192,9 @@ impl StreamPools {
     #[inline(always)]
     pub(super) fn serve_with(&mut self, index: BlockIndex, request: &SizedRequest) -> SplitChange {
         let size_bytes = request.size_bytes;
+        if self.rules.is_counted(size_bytes) {
+            self.middle_sizes.allocated(self.rules.is_middle(size_bytes));
+        }
         let block = &mut self.blocks[index];
         let was_split = block.is_split();
         let whole_bytes = block.size_bytes;
@@ -179,6 +202,10 @@ impl StreamPools {
         let stale_requested_bytes = std::mem::replace(&mut block.requested_bytes, request.requested_bytes);
         block.state = BlockState::Allocated;
         let counts = !block.is_expandable();
+        if self.rules.is_compact && self.spare_blocks.is_kept() {
+            self.note_served(index, size_bytes);
+        }
+        let block = &mut self.blocks[index];
         if self.no_split || !self.rules.should_split(block.pool, request.expandable, whole_bytes, size_bytes) {
             let change = SplitChange { count: -1, bytes: -(whole_bytes as i64) };
             return if was_split && counts { change } else { SplitChange::default() };
@@ -229,11 +256,30 @@ impl StreamPools {
         }
     }
 
+    /// Takes a block back from the program; as [`take_back`](Self::take_back).
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
+        let size_bytes = self.blocks[index].size_bytes;
+        if self.rules.is_counted(size_bytes) {
+            self.middle_sizes.freed(self.rules.is_middle(size_bytes));
+        }
+        self.take_back(index, search_count)
+    }
+
     /// Puts a block into the free set, merged with its free neighbours. Returns the one net change of the inactive
     /// split counters that PyTorch makes of it.
     #[inline(always)]
     pub(crate) fn take_back(&mut self, index: BlockIndex, search_count: u64) -> SplitChange {
         let (prev, next) = (self.blocks[index].prev, self.blocks[index].next);
+        if self.rules.is_compact {
+            self.free_count += 1;
+            if !self.giving.is_counted() {
+                self.note_giving(index);
+            }
+            if self.spare_blocks.is_kept() {
+                self.note_free(index, search_count + self.free_count);
+            }
+        }
         let mut change = SplitChange::default();
         for neighbour in [prev, next] {
             if self.is_in_state(neighbour, BlockState::Free) {
@@ -243,7 +289,6 @@ impl StreamPools {
                 self.absorb(index, neighbour);
             }
         }
-        self.free_count += u64::from(self.rules.is_compact);
         let block = &mut self.blocks[index];
         block.state = BlockState::Free;
         block.freed_at_search = search_count + self.free_count;

@@ -93,7 +93,11 @@ pub(crate) struct SizeRules {
     /// Pages move to where they are needed.
     pub(crate) is_compact: bool,
     /// Rounded sizes up to this come from the small pool.
-    pub(crate) small_limit_bytes: u64,
+    small_limit_bytes: u64,
+    /// Larger ones up to this from the pool that their like so far speak for, where pages move; none elsewhere.
+    middle_limit_bytes: u64,
+    /// What is larger is counted; everywhere else nothing is.
+    uncounted_limit_bytes: u64,
     /// PyTorch's numbers also where PyTorch is wrong.
     pub(crate) torch_exact: bool,
     /// A limit and a threshold are set, so the garbage collector needs to know how long blocks have been free.
@@ -115,6 +119,8 @@ impl SizeRules {
             expandable: config.expandable_segments,
             is_compact: false,
             small_limit_bytes: SMALL_LIMIT_BYTES,
+            middle_limit_bytes: 0,
+            uncounted_limit_bytes: u64::MAX,
             torch_exact: config.torch_exact,
             counts_searches: false,
         };
@@ -129,6 +135,8 @@ impl SizeRules {
             expandable: true,
             is_compact: true,
             small_limit_bytes: compact::SMALL_LIMIT_BYTES,
+            middle_limit_bytes: compact::MIDDLE_LIMIT_BYTES,
+            uncounted_limit_bytes: compact::SMALL_LIMIT_BYTES,
             ..self
         }
     }
@@ -161,9 +169,22 @@ impl SizeRules {
         bytes.wrapping_add(MIN_BLOCK_BYTES - 1) & !(MIN_BLOCK_BYTES - 1)
     }
 
+    /// The pool of a rounded size, but for the middle ones.
     #[inline]
     pub(crate) fn pool(&self, size_bytes: u64) -> PoolKind {
         if size_bytes <= self.small_limit_bytes { PoolKind::Small } else { PoolKind::Large }
+    }
+
+    /// Whether blocks of this size are counted for what their like speak for: middle and large ones, where pages move.
+    #[inline]
+    pub(crate) fn is_counted(&self, size_bytes: u64) -> bool {
+        size_bytes > self.uncounted_limit_bytes
+    }
+
+    /// Whether a size that is not small is a middle one.
+    #[inline]
+    pub(crate) fn is_middle(&self, size_bytes: u64) -> bool {
+        size_bytes <= self.middle_limit_bytes
     }
 
     /// The segment that a block of this size opens when no free block serves it.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::block::{Block, BlockIndex, BlockState, Origin};
+use super::compact::Giving;
 use super::inner::Inner;
 use super::pools::{SizedRequest, StreamPools};
 use super::private_pools::{PoolId, PrivatePool};
@@ -37,7 +38,11 @@ pub(crate) struct Shard {
 impl Shard {
     pub(super) fn new(inner: Arc<Inner>, stream: Stream, private: Option<Arc<PrivatePool>>, rules: SizeRules) -> Self {
         let no_split = private.as_ref().is_some_and(|pool| pool.no_split);
-        let pools = BiasedMutex::new(StreamPools::new(rules, no_split));
+        let mut pools = StreamPools::new(rules, no_split);
+        if private.is_none() {
+            pools.giving = Giving::new(&inner.giving_stream_count);
+        }
+        let pools = BiasedMutex::new(pools);
         Self { inner, stream, private, pools }
     }
 
@@ -169,7 +174,7 @@ impl Shard {
             }
         }
         let Some(uses) = uses else {
-            let split = pools.take_back(index, inner.search_count(entry.pool));
+            let split = pools.give_back(index, inner.search_count(entry.pool));
             inner.ledger.freed(&entry, split, owner, context);
             return;
         };
@@ -204,7 +209,7 @@ impl Shard {
         }
         inner.history.record([self.event(TraceAction::FreeCompleted, block)]);
         let entry = pools.entry(index);
-        let split = pools.take_back(index, inner.search_count(entry.pool));
+        let split = pools.give_back(index, inner.search_count(entry.pool));
         inner.ledger().free_completed(&entry, split);
     }
 

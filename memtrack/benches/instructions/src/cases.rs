@@ -36,6 +36,8 @@ pub(crate) fn allowed(few: u64) -> u64 {
 /// An operation among ever more blocks.
 pub(crate) struct Growth {
     pub(crate) name: String,
+    /// Few and many.
+    pub(crate) counts: [usize; 2],
     /// The case with so many.
     pub(crate) case: Box<dyn Fn(usize) -> String>,
 }
@@ -64,10 +66,20 @@ pub(crate) fn growths() -> Vec<Growth> {
                 let name = name.clone();
                 Box::new(move |count| format!("{name} {count}"))
             };
-            Growth { name, case }
+            Growth { name, counts: COUNTS, case }
         })
     };
-    RULES.into_iter().flat_map(of).collect()
+    let grown = |(operation, counts): (&str, [usize; 2])| {
+        let name = format!("{operation} compact");
+        let case = {
+            let name = name.clone();
+            Box::new(move |count| format!("{name} {count}"))
+        };
+        Growth { name, counts, case }
+    };
+    // All of few holes are looked at, and of many some.
+    let compact = [("grow-created", COUNTS), ("grow-moved", [2000, 20_000])];
+    RULES.into_iter().flat_map(of).chain(compact.into_iter().map(grown)).collect()
 }
 
 /// One process's part: prepares a case and marks its counted operations.
@@ -91,6 +103,8 @@ pub(crate) fn run(name: &str) -> Result<(), Failure> {
         "churn-live" => among(Blocks::live(rules, count), Blocks::replace_one),
         "churn-cached" => among(Blocks::cached(rules, count), Blocks::replace_one),
         "pair-cached" => among(Blocks::cached(rules, count), Blocks::pair),
+        "grow-created" => among(Blocks::scattered(rules, count), Blocks::grow),
+        "grow-moved" => among(Blocks::holes(rules, count), Blocks::go_to_and_fro),
         _ => return Err(unknown().into()),
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use memtrack::device::Simulated;
+use memtrack::device::{Simulated, Stream};
 use memtrack::{AllocationError, Buffer, CachingAllocator, Config, Policy};
 
 /// Enough for 2,000,000 blocks of the mixture, 1.7 MB on average.
@@ -13,6 +13,12 @@ const DEVICE_BYTES: u64 = 1 << 44;
 const DOUBLINGS: usize = 15;
 /// How often each live block is replaced before anything is measured.
 const WARMING_ROUNDS: usize = 4;
+/// The most slack there may be.
+const MUCH_SLACK_PERCENT: f64 = 100.0;
+/// Blocks every other of which is free, each with one whole page,
+const SCATTERED_BYTES: usize = 3 << 20;
+/// and those that grow among them.
+const GROWN_BYTES: usize = 5 << 20;
 /// Blocks that a churn among cached ones holds.
 const FEW: usize = 64;
 
@@ -27,7 +33,10 @@ pub(crate) enum Rules {
 impl Rules {
     /// An allocator that has nothing yet.
     pub(crate) fn allocator(self) -> CachingAllocator {
-        let mut config = Config::default();
+        self.allocator_with(Config::default())
+    }
+
+    fn allocator_with(self, mut config: Config) -> CachingAllocator {
         match self {
             Self::Torch => {}
             Self::Expandable => config.expandable_segments = true,
@@ -110,6 +119,53 @@ impl Blocks {
         let mut blocks = Self { allocator, random, live: Vec::new(), _between: between };
         blocks.fill(FEW);
         blocks
+    }
+
+    /// Every other of so many blocks is free, of which none serves [`grow`](Self::grow), and memory may be created freely.
+    pub(crate) fn scattered(rules: Rules, count: usize) -> Self {
+        let mut config = Config::default();
+        config.compact_slack_percent = MUCH_SLACK_PERCENT;
+        Self::every_other(rules.allocator_with(config), count)
+    }
+
+    /// After every other of so many blocks are holes, whose pages moved away and go to and fro between two streams since.
+    pub(crate) fn holes(rules: Rules, count: usize) -> Self {
+        let mut blocks = Self::every_other(rules.allocator(), count);
+        // What the slack allows is created first, and once no page is spare any more, pages are created again.
+        let mut at_first_move = None;
+        loop {
+            blocks.grow();
+            let stats = blocks.allocator.compact_stats();
+            if stats.moved_page_count > 0
+                && stats.created_page_count > *at_first_move.get_or_insert(stats.created_page_count) + 8
+            {
+                break;
+            }
+        }
+        blocks
+    }
+
+    fn every_other(allocator: CachingAllocator, count: usize) -> Self {
+        let all: Vec<Buffer<u8>> = (0..count).map(|_| allocate(&allocator, SCATTERED_BYTES)).collect();
+        let kept = all.into_iter().enumerate().filter(|(at, _)| at % 2 == 0).map(|(_, buffer)| buffer);
+        let between = kept.collect();
+        Self { allocator, random: Random::new(), live: Vec::new(), _between: between }
+    }
+
+    /// Allocates a block that no free one serves.
+    pub(crate) fn grow(&mut self) {
+        self.live.push(Some(allocate(&self.allocator, GROWN_BYTES)));
+    }
+
+    /// Allocates a block on the one and then on the other stream, whose pages come from where the block before was.
+    pub(crate) fn go_to_and_fro(&mut self) {
+        for stream in [Stream(1), Stream::DEFAULT] {
+            match self.allocator.allocate_raw(GROWN_BYTES as u64, stream) {
+                // A failure would show in the count.
+                Ok(address) => _ = self.allocator.free_raw(address),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     fn fill(&mut self, count: usize) {

@@ -4,9 +4,12 @@
 
 #![expect(clippy::expect_used, reason = "a model that is wrong stops and says why")]
 
+#[cfg(test)]
+mod allocator;
 mod machine;
 mod perturb;
 mod policy;
+mod synthetic;
 mod trace;
 
 use std::path::Path;
@@ -16,7 +19,11 @@ use machine::Machine;
 use policy::Policy;
 use policy::compact::{Compact, Donors, Fit, Rules, Views};
 use policy::expandable::Expandable;
+use policy::middle::Middle;
 use trace::{Event, Trace};
+
+/// The recorded workloads.
+const RECORDED: [&str; 6] = ["bert_varlen", "gnn_sampled", "gpt2", "llama_lora", "prefetch_streams", "resnet50"];
 
 /// What a policy did with a trace.
 #[derive(Debug, Default, Clone)]
@@ -81,17 +88,18 @@ fn replay(trace: &Trace, policy: &mut dyn Policy, lag: u64) -> Outcome {
 
 type Make = Box<dyn Fn() -> Box<dyn Policy>>;
 
-fn variants() -> Vec<(String, Make)> {
+/// Each with the rules that it changes one of.
+fn variants(chosen: Rules) -> Vec<(String, Make)> {
     let mut all: Vec<(String, Make)> = Vec::new();
     all.push(("expandable".into(), Box::new(|| Box::new(Expandable::default()))));
     let mut add = |name: String, rules: Rules| {
         all.push((name, Box::new(move || Box::new(Compact::new(rules)))));
     };
-    let chosen = Rules::default();
     let naive = Rules {
         slack: None,
         views: Views::Wait,
         small_bytes: 1 << 20,
+        middle: Middle::NONE,
         hoard: false,
         busy_cost: 0,
         forced_last: false,
@@ -102,7 +110,7 @@ fn variants() -> Vec<(String, Make)> {
     add("naive".into(), naive);
     add("naive, views kept".into(), Rules { views: Views::Keep, ..naive });
     add("chosen".into(), chosen);
-    for slack in [0, 3, 5, 8, 10, 15, 25, 30, 50] {
+    for slack in [0, 3, 5, 6, 8, 10, 15, 25, 30, 50] {
         add(format!("slack {slack}"), Rules { slack: Some(slack), ..chosen });
     }
     for (label, views) in [("waited for", Views::Wait), ("swept", Views::Sweep), ("replaced", Views::Replace)] {
@@ -115,8 +123,36 @@ fn variants() -> Vec<(String, Make)> {
     add("forced not last, no wait".into(), Rules { forced_last: false, wait: false, ..chosen });
     add("no wait".into(), Rules { wait: false, ..chosen });
     add("small pages give too".into(), Rules { small_keeps: false, ..chosen });
-    for small_kib in [0, 16, 256, 1024] {
-        add(format!("small up to {small_kib} KiB"), Rules { small_bytes: small_kib << 10, ..chosen });
+    for small_kib in [0, 16, 64, 256, 512, 1024, 2048] {
+        let rules = Rules { small_bytes: small_kib << 10, middle: Middle::NONE, ..chosen };
+        add(format!("small up to {small_kib} KiB"), rules);
+        add(format!("small up to {small_kib} KiB, slack 6"), Rules { slack: Some(6), ..rules });
+    }
+    let mut add_middle = |name: &str, small_kib: u64, middle: Middle| {
+        let rules = Rules { small_bytes: small_kib << 10, middle, ..chosen };
+        add(format!("middle {name}"), rules);
+        add(format!("middle {name}, slack 6"), Rules { slack: Some(6), ..rules });
+    };
+    let middle = Middle::default();
+    for small_kib in [64, 256, 384, 768] {
+        add_middle(&format!("from {small_kib} KiB"), small_kib, middle);
+    }
+    for slower in [4, 16, 32, 128] {
+        add_middle(&format!("{slower} times slower"), 512, Middle { slower_times: Some(slower), ..middle });
+    }
+    for freed_per_live in [0.0, 0.25, 1.0, 2.0, 8.0, 32.0] {
+        add_middle(&format!("freed {freed_per_live} of live"), 512, Middle { freed_per_live, ..middle });
+    }
+    for freed_per_live in [0.25, 0.5, 2.0, 8.0, 32.0] {
+        let name = format!("freed {freed_per_live} of live, how long is not asked");
+        add_middle(&name, 512, Middle { freed_per_live, slower_times: None, ..middle });
+    }
+    for slower in [32, 64, 128, 256] {
+        let rules = Middle { slower_times: Some(slower), leaves_out_grown: true, ..middle };
+        add_middle(&format!("{slower} times slower, large ones in new memory do not count"), 512, rules);
+    }
+    for small_kib in [64, 256, 512] {
+        add_middle(&format!("from {small_kib} KiB, ends first"), small_kib, Middle { ends_first: true, ..middle });
     }
     for donors in [Donors::Smallest, Donors::Largest, Donors::Newest, Donors::Fitting] {
         add(format!("donors {donors:?}"), Rules { donors, ..chosen });
@@ -188,9 +224,8 @@ fn main() -> ExitCode {
     let only: Vec<String> = args.collect();
     let lag = std::env::var("LAG").ok().and_then(|lag| lag.parse().ok()).unwrap_or(100);
     let each = only.iter().any(|word| word == "each");
-    let names = ["bert_varlen", "gnn_sampled", "gpt2", "llama_lora", "prefetch_streams", "resnet50"];
     let mut traces = Vec::new();
-    for name in names {
+    for name in RECORDED {
         match Trace::read(&Path::new(&folder).join(format!("{name}.expand.txt.gz"))) {
             Ok(trace) => traces.push(trace),
             Err(error) => {
@@ -201,6 +236,9 @@ fn main() -> ExitCode {
     }
     let recorded = traces.len();
     traces.extend(perturb::all(&traces));
+    let of_training = traces.len();
+    traces.extend(synthetic::all());
+    traces.push(synthetic::replaced(1));
     let torch: Vec<f64> = traces
         .iter()
         .map(|trace| match trace.torch_reserved_bytes {
@@ -209,14 +247,18 @@ fn main() -> ExitCode {
         })
         .collect();
     let part: Option<usize> = std::env::var("HALF").ok().and_then(|half| half.parse().ok());
-    for (at, (name, make)) in variants().into_iter().enumerate() {
+    let rules = match std::env::var("RULES").as_deref() {
+        Ok("earlier") => Rules::earlier(),
+        _ => Rules::default(),
+    };
+    for (at, (name, make)) in variants(rules).into_iter().enumerate() {
         if part.is_some_and(|part| at % 2 != part) {
             continue;
         }
         if !only.iter().all(|word| word == "each" || name.contains(word.as_str())) {
             continue;
         }
-        let (mut real, mut other, mut both) = (Summary::default(), Summary::default(), Summary::default());
+        let [mut real, mut other, mut both, mut middle] = std::array::from_fn(|_| Summary::default());
         if each {
             println!("{name}");
         }
@@ -242,13 +284,19 @@ fn main() -> ExitCode {
                     outcome.growths.1
                 );
             }
-            match trace.name.contains(" and ") {
-                true => both.add(&outcome, torch[at]),
-                false if at < recorded => real.add(&outcome, torch[at]),
-                false => other.add(&outcome, torch[at]),
+            let summary = match at {
+                at if at < recorded => &mut real,
+                at if at >= of_training => &mut middle,
+                _ if trace.name.contains(" and ") => &mut both,
+                _ => &mut other,
+            };
+            // A mean with what no rule here is good at would say little.
+            if trace.name.starts_with("replaced") {
+                continue;
             }
+            summary.add(&outcome, torch[at]);
         }
-        println!("{name:50} | {} | {} | {}", real.text(), other.text(), both.text());
+        println!("{name:50} | {} | {} | {} | {}", real.text(), other.text(), both.text(), middle.text());
     }
     ExitCode::SUCCESS
 }

@@ -49,7 +49,10 @@ impl StreamPools {
     /// Enters that slots within a free block lost their pages: they are a hole. Returns when the block was freed, `None` if there is no such
     /// block.
     pub(super) fn enter_hole(&mut self, pool: PoolKind, slots: &Range<u64>) -> Option<u64> {
-        let free = self.free_containing(pool, slots.start, slots.end - slots.start)?;
+        self.settle_spares();
+        let (size_bytes, address) =
+            self.spare_blocks.containing(slots.start).map(|block| (block.size_bytes, block.address))?;
+        let free = self.free_before(pool, (size_bytes, address + 1)).filter(|free| free.address == address)?;
         self.enter_hole_in(&free, slots)
     }
 
@@ -76,6 +79,7 @@ impl StreamPools {
             return None;
         }
         self.take_out(free.index);
+        self.spare_blocks.went(free.address, free.size_bytes);
         let mut index = free.index;
         if before_bytes > 0 {
             let Block { next, segment, freed_at_search, .. } = self.blocks[free.index];
@@ -88,6 +92,7 @@ impl StreamPools {
             };
             self.blocks[free.index].size_bytes = before_bytes;
             self.insert_free(free.index);
+            self.note_came(free.index);
             index = self.insert_after(free.index, rest);
         }
         let split = self.serve_with(index, request);

@@ -20,8 +20,23 @@ use crate::stats::PoolKind;
 /// So many times the device's memory a range of addresses is long: blocks that move leave holes.
 const RANGE_FACTOR: u64 = 4;
 
+/// Up to so many streams are asked at each growth; captures forbid events.
+const STREAMS_ASKED_EARLY: usize = 64;
+
 /// Below this, moves leave more parts of pages behind than they save.
-const LEAST_SLACK_PERCENT: f64 = 0.8;
+const LEAST_SLACK_PERCENT: f64 = 0.6;
+
+/// What became of an attempt to create pages where nothing is mapped.
+enum Bare {
+    /// The place begins there.
+    Made(u64),
+    Refused(Refusal),
+    /// Pages must move or old mappings go, or the device has no more: the places, and how many pages may be created.
+    Others {
+        places: Vec<Place>,
+        allowed_count: usize,
+    },
+}
 
 impl Inner {
     /// Serves a request of a default pool. The inner error is a refusal that waiting for frees may mend; what was mapped before it stays and
@@ -32,7 +47,7 @@ impl Inner {
         request: &Request<'_>,
     ) -> Result<Result<Grant, Refusal>, DeviceError> {
         let Request { shard, requested_bytes, pool, origin, .. } = *request;
-        let shards = self.shards_of(PoolId::DEFAULT);
+        let asked;
         let mut stock = Stock::new(shard);
         let sized = shard.sized_request(&stock.own().rules, requested_bytes);
         // Somebody may have freed what fits since the last search.
@@ -41,25 +56,48 @@ impl Inner {
         }
         self.note_requested(growth, requested_bytes);
         growth.compact.stats.growth_count += 1;
-        let may_move = self.may_move(shard.stream, &shards);
-        if may_move && growth.compact.books.has_old_mappings() {
-            growth.compact.work.refresh(&*self.device, shard.stream, stock.own().clock());
-        }
-        let moved_before = growth.compact.stats.moved_page_count;
-        let made = if may_move {
-            self.make_place(growth, request, &mut stock, &shards)
-        } else {
-            self.make_new_place(growth, request, &mut stock)
+        // Asked early, so that the work at old mappings is soon known to be over; of many streams only where it must be known.
+        let is_early = growth.compact.books.has_old_mappings() && self.shard_count() <= STREAMS_ASKED_EARLY;
+        let early = is_early.then(|| self.ask_streams(growth, &mut stock));
+        let made = match self.make_bare_place(growth, request, &mut stock)? {
+            Bare::Made(start) => Ok(start),
+            Bare::Refused(refusal) => Err(refusal),
+            Bare::Others { mut places, allowed_count } => {
+                asked = match early {
+                    Some(asked) => asked,
+                    None => self.ask_streams(growth, &mut stock),
+                };
+                let (shards, may_move) = &asked;
+                if *may_move {
+                    let moved_before = growth.compact.stats.moved_page_count;
+                    let made = self.make_place(growth, request, &mut stock, shards, &mut places, allowed_count);
+                    let has_moved = growth.compact.stats.moved_page_count > moved_before;
+                    growth.compact.stats.moving_allocation_count += u64::from(has_moved);
+                    made?
+                } else {
+                    self.make_new_place(growth, request, &mut stock)?
+                }
+            }
         };
-        growth.compact.stats.moving_allocation_count += u64::from(growth.compact.stats.moved_page_count > moved_before);
-        let start = match made? {
+        let start = match made {
             Ok(start) => start,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let pools = stock.own();
         // The place is whole, and its pools were locked all the while.
         let Some((index, split)) = pools.serve_at(pool, start, &sized) else { return Ok(Err(Refusal::Device)) };
+        pools.recount_giving();
         Ok(Ok(shard.enter(pools, index, split, origin)))
+    }
+
+    /// The default pools of all streams, and whether pages may move. Finds out what of the own stream's work is over, if that is of use.
+    fn ask_streams(&self, growth: &mut Growth, stock: &mut Stock<'_>) -> (Vec<Arc<Shard>>, bool) {
+        let shards = self.shards_of(PoolId::DEFAULT);
+        let may_move = self.may_move(stock.own_stream, &shards);
+        if may_move && growth.compact.books.has_old_mappings() {
+            growth.compact.work.refresh(&*self.device, stock.own_stream, stock.own().clock());
+        }
+        (shards, may_move)
     }
 
     /// Brings the requested peak up to date, this request counted in.
@@ -136,6 +174,37 @@ impl Inner {
         Ok(())
     }
 
+    /// Creates the pages of the cheapest place if so many may be created and nothing was ever mapped there. Other pages, other streams and
+    /// events are nothing to it.
+    fn make_bare_place(
+        &self,
+        growth: &mut Growth,
+        request: &Request<'_>,
+        stock: &mut Stock<'_>,
+    ) -> Result<Bare, DeviceError> {
+        let allowed_count = Self::allowed_count(growth);
+        let places = match self.usable_places(growth, request, stock, |_, _| true)? {
+            Ok(places) => places,
+            Err(refusal) => return Ok(Bare::Refused(refusal)),
+        };
+        let books = &growth.compact.books;
+        let is_bare = |place: &&Place| place.missing.iter().all(|slots| books.is_bare(slots.clone()));
+        // Old mappings make a place dearer than it seems here, never cheaper.
+        let cheapest = places.iter().min_by_key(|place| place.cost_of_creating()).filter(is_bare);
+        // Where nothing can move, pages are created whatever the slack. Of few streams each is asked, which records their events.
+        let is_many = self.shard_count() > STREAMS_ASKED_EARLY;
+        let is_allowed =
+            |place: &&Place| place.missing_count <= allowed_count || (is_many && stock.own().nobody_gives());
+        let Some(place) = cheapest.filter(is_allowed) else {
+            return Ok(Bare::Others { places, allowed_count });
+        };
+        match self.create_at(growth, request, stock, place)? {
+            Ok(start) => Ok(Bare::Made(start)),
+            // The device has less than may be created.
+            Err(_) => Ok(Bare::Others { places, allowed_count: 0 }),
+        }
+    }
+
     /// Makes a place while nothing may move or go: pages are created for it, whatever the slack.
     fn make_new_place(
         &self,
@@ -180,12 +249,17 @@ impl Inner {
         request: &Request<'_>,
         stock: &mut Stock<'a>,
         shards: &'a [Arc<Shard>],
+        places: &mut Vec<Place>,
+        allowed_count: usize,
     ) -> Result<Result<u64, Refusal>, DeviceError> {
-        let allowed_count = Self::allowed_count(growth);
-        let mut made = self.make_place_within(growth, request, stock, shards, allowed_count)?;
+        let mut made = self.make_place_within(growth, request, stock, shards, places, allowed_count)?;
         if made == Err(Refusal::Device) && allowed_count > 0 {
-            // The device has less than may be created.
-            made = self.make_place_within(growth, request, stock, shards, 0)?;
+            // The device has less than may be created. Pages may be back at their slots by now, so that other places are there.
+            *places = match self.usable_places(growth, request, stock, |_, _| true)? {
+                Ok(places) => places,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            made = self.make_place_within(growth, request, stock, shards, places, 0)?;
         }
         Ok(made)
     }
@@ -196,36 +270,34 @@ impl Inner {
         request: &Request<'_>,
         stock: &mut Stock<'a>,
         shards: &'a [Arc<Shard>],
+        places: &mut [Place],
         allowed_count: usize,
     ) -> Result<Result<u64, Refusal>, DeviceError> {
-        let mut places = match self.usable_places(growth, request, stock, |_, _| true)? {
-            Ok(places) => places,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
         let (own, size_bytes) = (stock.own_stream, request.size_bytes);
+        stock.settle_spares();
         let compact = &growth.compact;
         let spares = Spares::of(stock.iter(), own, &compact.work, &HashSet::new());
-        for place in &mut places {
-            spares.weigh(&compact.books, &compact.work, own, place, size_bytes);
+        for place in &mut *places {
+            spares.weigh(&compact.books, &compact.work, place, size_bytes);
         }
         let cheapest = places.iter().min_by_key(|place| place.cost_of_creating());
         if let Some(place) = cheapest.filter(|place| place.missing_count <= allowed_count) {
             return self.create_at(growth, request, stock, place);
         }
-        let joined = self.hold_all(growth, stock, shards, |spare_count| {
+        let enough = places.iter().map(Place::page_count).max().unwrap_or(0);
+        let joined = self.hold_all(growth, stock, shards, enough, |spare_count| {
             places.iter().all(|place| place.forced_count(spare_count, allowed_count) > 0)
         });
         let compact = &growth.compact;
         let spares = Spares::of(stock.iter(), own, &compact.work, &joined);
-        let spare_count = spares.count();
-        for place in &mut places {
-            spares.weigh(&compact.books, &compact.work, own, place, size_bytes);
+        let spare_count = spares.count(enough);
+        for place in &mut *places {
+            spares.weigh(&compact.books, &compact.work, place, size_bytes);
         }
         let cost = |place: &Place| (place.forced_count(spare_count, allowed_count), place.cost_of_moving());
-        match places.into_iter().min_by_key(cost) {
-            Some(place) => self.move_to(growth, request, stock, &place, &spares, &joined),
-            None => Ok(Err(Refusal::Device)),
-        }
+        let Some(place) = places.iter().min_by_key(|place| cost(place)) else { return Ok(Err(Refusal::Device)) };
+        let ready = spares.ready(&compact.books, place, &(place.start..place.start + size_bytes));
+        self.move_to(growth, request, stock, place, ready, &joined)
     }
 
     /// Takes the pools of all streams. Where these have too few spare pages, this stream's later work waits for what other streams were given;
@@ -235,6 +307,7 @@ impl Inner {
         growth: &mut Growth,
         stock: &mut Stock<'a>,
         shards: &'a [Arc<Shard>],
+        enough: usize,
         is_short: impl Fn(usize) -> bool,
     ) -> HashSet<Stream> {
         stock.take_all(shards);
@@ -245,8 +318,9 @@ impl Inner {
             compact.work.refresh(&*self.device, *stream, *now);
         }
         let mut joined = HashSet::new();
+        stock.settle_spares();
         let spares = Spares::of(stock.iter(), own, &compact.work, &joined);
-        if spares.has_busy() && is_short(spares.count()) {
+        if spares.has_busy() && is_short(spares.count(enough)) {
             compact.stats.wait_count += 1;
             // One that cannot be waited for keeps its pages.
             let is_joined =
@@ -263,19 +337,19 @@ impl Inner {
         request: &Request<'_>,
         stock: &mut Stock<'_>,
         place: &Place,
-        spares: &Spares,
+        mut ready: Vec<(u64, u64)>,
         joined: &HashSet<Stream>,
     ) -> Result<Result<u64, Refusal>, DeviceError> {
         let range = place.start..place.start + request.size_bytes;
         // A page may be mapped at two of the slots; the first gets it.
         let mut taken = HashSet::new();
-        let mut ready = spares.ready(&growth.compact.books, place, &range);
         ready.retain(|(_, handle)| taken.insert(*handle));
         growth.compact.stats.returned_page_count += ready.len() as u64;
         self.change_owners(growth, stock, request.pool, &ready);
         let is_ready: HashSet<u64> = ready.into_iter().map(|(slot, _)| slot).collect();
         let missing = place.missing.iter().cloned().flat_map(slots_in);
         let open: Vec<u64> = missing.filter(|slot| !is_ready.contains(slot)).collect();
+        stock.settle_spares();
         let spares = Spares::of(stock.iter(), stock.own_stream, &growth.compact.work, joined);
         let givers = spares.givers(&range, open.len());
         if open.len() - givers.len() > Self::left_count(growth) {

@@ -1,5 +1,6 @@
 //! Putting pages behind slots: new ones, and spare ones that move.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::sync::BiasedGuard;
 /// The pools that a growth holds: those of the stream that asks, and if pages move those of all streams.
 pub(super) struct Stock<'a> {
     pub(super) own_stream: Stream,
-    /// The own ones first.
+    /// The own ones first, the others in the order of their streams.
     held: Vec<(&'a Arc<Shard>, BiasedGuard<'a, StreamPools>)>,
 }
 
@@ -40,7 +41,20 @@ impl<'a> Stock<'a> {
     }
 
     pub(super) fn of(&mut self, stream: Stream) -> Option<&mut StreamPools> {
-        self.held.iter_mut().find(|(shard, _)| shard.stream == stream).map(|(_, pools)| &mut **pools)
+        let at = match stream == self.own_stream {
+            true => 0,
+            false => 1 + self.held[1..].binary_search_by_key(&stream, |(shard, _)| shard.stream).ok()?,
+        };
+        self.held.get_mut(at).map(|(_, pools)| &mut **pools)
+    }
+
+    /// Brings the free blocks with whole pages up to date.
+    pub(super) fn settle_spares(&mut self) {
+        for (_, pools) in &mut self.held {
+            pools.settle_spares();
+            // Those without spare pages are counted no longer.
+            pools.nobody_gives();
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Stream, &StreamPools)> {
@@ -214,20 +228,20 @@ impl Inner {
         let mut left: Vec<u64> =
             pages.iter().filter_map(|(_, handle)| books.page(*handle)).map(|page| page.owner).collect();
         left.sort_unstable();
-        let mut freed_at = Vec::new();
+        let mut freed_at = HashMap::new();
         for range in unbroken(&left) {
             // An unbroken range of owners may be of several free blocks: ranges of addresses may follow one another.
             for slot in slots_in(range) {
                 let Some(from) = growth.compact.books.range_of(slot) else { continue };
                 let slots = slot..slot + PAGE_BYTES;
                 let at = stock.of(from.stream).and_then(|pools| pools.enter_hole(from.pool, &slots));
-                freed_at.push((slot, at.unwrap_or(u64::MAX)));
+                freed_at.insert(slot, at.unwrap_or(u64::MAX));
                 self.record_segment(growth, TraceAction::SegmentUnmap, slot, PAGE_BYTES, from.stream);
             }
         }
         for (slot, handle) in pages {
             let owner = growth.compact.books.page(*handle).map(|page| page.owner);
-            let at = freed_at.iter().find(|(slot, _)| Some(*slot) == owner).map_or(u64::MAX, |(_, at)| *at);
+            let at = owner.and_then(|owner| freed_at.get(&owner)).map_or(u64::MAX, |at| *at);
             growth.compact.books.give_to(*handle, *slot, at);
         }
         let slots: Vec<u64> = pages.iter().map(|(slot, _)| *slot).collect();

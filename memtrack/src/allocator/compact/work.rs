@@ -57,6 +57,11 @@ impl Work {
         self.0.get(&stream).is_some_and(|work| work.is_over(freed_at))
     }
 
+    /// Frees of the stream stamped up to this are over.
+    pub(super) fn over_until(&self, stream: Stream) -> Option<u64> {
+        self.0.get(&stream)?.over_until
+    }
+
     /// Finds out what is over of a stream whose pools are locked and whose clock says `now`.
     pub(super) fn refresh(&mut self, device: &dyn Device, stream: Stream, now: u64) {
         let work = self.0.entry(stream).or_default();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::Policy;
+use super::middle::{Middle, MiddleSizes};
 use super::space::{Space, State};
 use crate::machine::{Machine, PAGE_BYTES, Page, Slot};
 
@@ -49,6 +50,8 @@ pub(crate) struct Rules {
     pub(crate) fit: Fit,
     /// Blocks up to this have spaces of their own.
     pub(crate) small_bytes: u64,
+    /// Where larger ones go that are not large either.
+    pub(crate) middle: Middle,
     /// Pages of small spaces move only when nothing else does.
     pub(crate) small_keeps: bool,
     /// Once pages must move, all that is missing moves: what may be created is kept for later.
@@ -78,7 +81,8 @@ impl Default for Rules {
             views: Views::Keep,
             donors: Donors::Oldest,
             fit: Fit::Best,
-            small_bytes: 64 << 10,
+            small_bytes: 512 << 10,
+            middle: Middle::default(),
             small_keeps: true,
             hoard: true,
             ready_first: false,
@@ -93,11 +97,20 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    /// The rules before middle sizes had any.
+    pub(crate) fn earlier() -> Self {
+        Self { small_bytes: 64 << 10, middle: Middle::NONE, ..Self::default() }
+    }
+}
+
 /// The policy.
 #[derive(Debug)]
 pub(crate) struct Compact {
     rules: Rules,
     spaces: BTreeMap<u64, Space>,
+    /// By stream.
+    middle_sizes: HashMap<u8, MiddleSizes>,
     /// What is mapped at each slot, owned or not.
     mapped: HashMap<Slot, Page>,
     /// Each page's owner: the slot at which it can be handed out.
@@ -134,6 +147,7 @@ impl Compact {
         Self {
             rules,
             spaces: BTreeMap::new(),
+            middle_sizes: HashMap::new(),
             mapped: HashMap::new(),
             owner: Vec::new(),
             now: 0,
@@ -147,8 +161,31 @@ impl Compact {
         }
     }
 
+    /// The space that serves a size now.
     fn base(&self, bytes: u64, stream: u8) -> u64 {
-        (1 + 2 * u64::from(stream) + u64::from(bytes <= self.rules.small_bytes)) << SPACE_BITS
+        let base = |is_small: bool| (1 + 2 * u64::from(stream) + u64::from(is_small)) << SPACE_BITS;
+        let Rules { small_bytes, middle, .. } = self.rules;
+        if bytes <= small_bytes || bytes > middle.up_to_bytes {
+            return base(bytes <= small_bytes);
+        }
+        if middle.ends_first {
+            let large = base(false);
+            return base(!self.spaces.contains_key(&large) || self.find(large, bytes).is_none());
+        }
+        base(self.middle_sizes.get(&stream).is_some_and(|sizes| sizes.are_small(&middle)))
+    }
+
+    /// Pages come to these slots, which are in rising order.
+    fn note_runs(&mut self, stream: u8, slots: &[Slot]) {
+        if self.rules.middle.leaves_out_grown {
+            let sizes = self.middle_sizes.entry(stream).or_default();
+            slots.chunk_by(|slot, next| slot + 1 == *next).for_each(|_| sizes.freed(false));
+        }
+    }
+
+    /// What the middle and the large sizes of a stream did, if this is one of them.
+    fn sizes_like(&mut self, bytes: u64, stream: u8) -> Option<&mut MiddleSizes> {
+        (bytes > self.rules.small_bytes).then(|| self.middle_sizes.entry(stream).or_default())
     }
 
     fn whole(&self, bytes: u64) -> u64 {
@@ -354,6 +391,7 @@ impl Compact {
         });
         let creating = creating.expect("the hole at the end").clone();
         if creating.missing.len() - ready(&creating) <= allowed {
+            self.note_runs(stream, &creating.missing);
             for slot in creating.missing {
                 let except = (creating.start, creating.start + bytes);
                 let page = self.mapped.get(&slot).copied().filter(|_| views && self.rules.ready_first);
@@ -396,13 +434,14 @@ impl Compact {
             let (from, block) = space.containing(last * PAGE_BYTES).expect("a slot of this space");
             (from + block.bytes) / PAGE_BYTES > last + 1_000_000
         });
-        let mut open = Vec::new();
+        let (mut ready, mut open) = (Vec::new(), Vec::new());
         for slot in missing {
             let page = self.mapped.get(&slot).copied().filter(|_| views);
             match page.filter(|&page| self.is_spare(machine, page, stream, except)) {
                 Some(page) => {
                     self.disown(page);
                     self.own(machine, slot, page);
+                    ready.push(slot);
                 }
                 None => open.push(slot),
             }
@@ -420,6 +459,9 @@ impl Compact {
         for at in 0..spares.len().saturating_sub(wanted) as u64 {
             open.push(last.expect("something is missing") + 1 + at);
         }
+        self.note_runs(stream, &ready);
+        self.note_runs(stream, &open[..created]);
+        self.note_runs(stream, &open[created..]);
         let mut spares = spares.into_iter();
         for (at, slot) in open.into_iter().enumerate() {
             let page = if at < created { machine.create() } else { spares.next().expect("counted") };
@@ -436,6 +478,7 @@ impl Policy for Compact {
     fn allocate(&mut self, machine: &mut Machine, bytes: u64, stream: u8, live_peak_bytes: u64) -> u64 {
         self.now += 1;
         let base = self.base(bytes, stream);
+        let requested = bytes;
         let bytes = self.whole(bytes);
         self.spaces.entry(base).or_insert_with(|| Space::new(base, 1 << 43, stream));
         let mut remembered = None;
@@ -454,6 +497,10 @@ impl Policy for Compact {
             Some(address) => address,
             None => self.grow(machine, base, bytes, live_peak_bytes),
         };
+        let is_middle = requested <= self.rules.middle.up_to_bytes;
+        if let Some(sizes) = self.sizes_like(requested, stream) {
+            sizes.allocated(is_middle);
+        }
         let now = self.now;
         let mut address = address;
         if self.rules.remembered > 0 {
@@ -470,9 +517,13 @@ impl Policy for Compact {
         address
     }
 
-    fn free(&mut self, _: &mut Machine, address: u64, bytes: u64, _: u8) {
+    fn free(&mut self, _: &mut Machine, address: u64, bytes: u64, stream: u8) {
         self.now += 1;
         let now = self.now;
+        let is_middle = bytes <= self.rules.middle.up_to_bytes;
+        if let Some(sizes) = self.sizes_like(bytes, stream) {
+            sizes.freed(is_middle);
+        }
         let bytes = self.whole(bytes);
         if let Some(born) = self.born.remove(&address) {
             self.lifetimes.insert(bytes, now - born);

@@ -2,6 +2,7 @@
 
 pub(crate) mod compact;
 pub(crate) mod expandable;
+pub(crate) mod middle;
 pub(crate) mod space;
 
 use crate::machine::Machine;

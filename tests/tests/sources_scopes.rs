@@ -290,7 +290,7 @@ impl MemorySource for Alias {
         self.pool.read()
     }
     fn mark(&self) -> Option<u64> {
-        self.says_so.then(|| Arc::as_ptr(&self.pool) as u64)
+        self.says_so.then_some(Arc::as_ptr(&self.pool) as u64)
     }
     fn reset_peak(&self) -> Result<(), SourceError> {
         self.pool.reset_peak()

@@ -18,7 +18,7 @@ const WORKLOADS: [(&str, [u64; 2]); 6] = [
     ("gnn_sampled", [2411, 2387]),
     ("gpt2", [3913, 3881]),
     ("llama_lora", [1887, 1867]),
-    ("prefetch_streams", [696, 689]),
+    ("prefetch_streams", [695, 689]),
     ("resnet50", [1596, 1604]),
 ];
 

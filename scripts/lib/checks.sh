@@ -14,6 +14,14 @@ one_action() {
   [ $# -le 1 ] || { echo "error: \`$2\` is one argument too many; $usage" >&2; exit 2; }
 }
 
+# absolute PATH: from here on, wherever its user is.
+absolute() {
+  case $1 in
+    /*) echo "$1" ;;
+    *) echo "$PWD/$1" ;;
+  esac
+}
+
 failed=0
 # check NAME COMMAND...: one check; its output stays in $log. Returns what the check did.
 check() {

@@ -298,6 +298,22 @@ impl MemorySource for Alias {
 }
 
 #[test]
+fn the_name_of_a_dropped_registration_is_free_at_once_with_many_threads() {
+    let _turn = turn();
+    std::thread::scope(|threads| {
+        for name in ["a", "b", "c", "d"] {
+            threads.spawn(move || {
+                for _ in 0..200_000 {
+                    let registered = register_source(Arc::new(Pool::new(name)));
+                    drop(registered.unwrap_or_else(|error| panic!("{name}: {error}")));
+                }
+            });
+        }
+    });
+    assert!(memtrack::scope("nothing is registered").is_none());
+}
+
+#[test]
 fn a_source_may_end_registrations_while_it_is_read() {
     /// Owns a registration, and drops it when it is read for the second time, or with itself.
     #[derive(Debug)]

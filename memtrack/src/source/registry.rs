@@ -83,29 +83,36 @@ impl SourceRegistration {
 
 impl Drop for SourceRegistration {
     fn drop(&mut self) {
-        lock(&LEAVING).push(self.id);
         // A source that drops it while it is read holds what is needed for it; whoever reads does it then.
-        if !IS_READING.try_with(Cell::get).unwrap_or(false) {
-            leave();
+        if IS_READING.try_with(Cell::get).unwrap_or(false) {
+            lock(&LEAVING).push(self.id);
+        } else {
+            // Not by way of the list, which another thread may be at: whoever drops it may use the name again at once.
+            unregister(&[self.id]);
         }
     }
 }
 
-/// Ends the registrations that were dropped. No lock may be held.
+/// Ends registrations. No lock may be held.
+fn unregister(ids: &[u64]) {
+    let removed: Vec<_> = {
+        let mut books = lock(&BOOKS);
+        let removed = ids.iter().filter_map(|id| books.unregister(*id)).collect();
+        count(&books);
+        removed
+    };
+    // Outside the lock: it may be the last of them, and own other registrations.
+    drop(removed);
+}
+
+/// Ends the registrations that sources dropped while they were read. No lock may be held.
 fn leave() {
     loop {
         let leaving = std::mem::take(&mut *lock(&LEAVING));
         if leaving.is_empty() {
             return;
         }
-        let removed: Vec<_> = {
-            let mut books = lock(&BOOKS);
-            let removed = leaving.into_iter().filter_map(|id| books.unregister(id)).collect();
-            count(&books);
-            removed
-        };
-        // Outside the lock: it may be the last of them, and own other registrations.
-        drop(removed);
+        unregister(&leaving);
     }
 }
 
